@@ -167,8 +167,8 @@ KINDS = {
     ),
 }
 _IS_AN_ERROR = (
-    "This is an error, not a break. [](../errors.md) shows programs, and [](../known_bugs.md) lists bugs in individual "
-    "releases."
+    "This is an error, not a break. Other pages show [programs](../errors.md) and [bugs in individual releases]"
+    "(../known_bugs.md)."
 )
 _NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
 _GONE = "PyTorch 2.13, which built this site, no longer gives this reason."
@@ -192,11 +192,11 @@ MISSING_PROGRAM_REASONS = {
     "compiles its rest. PyTorch 2.13 can also "
     "[raise an error](../known_bugs.md#internaltorchdynamoerror-and-other-dynamo-errors) there.",
     "GB0031": "PyTorch 2.13 gives the reason of the break inside the method, such as [GB0059](gb0059.md).",
-    "GB0035": "In PyTorch 2.13 it happens only with a `__bool__` that returns no `bool`, a `TypeError` without "
-    "compiling as well.",
-    "GB0039": "[](../recompiles.md#the-limit-recompile-limit-is-reached) shows programs.",
-    "GB0065": "This reason only names the call that leads to a break. A report shows the break itself: "
-    "[](../resume.md#a-break-three-calls-deep).",
+    "GB0035": "In PyTorch 2.13, it happens only with a `__bool__` that returns no `bool`; uncompiled code then "
+    "raises a `TypeError`.",
+    "GB0039": "The page on recompiles [shows programs](../recompiles.md#the-limit-recompile-limit-is-reached).",
+    "GB0065": "This reason only names the call that leads to a break. A report shows "
+    "[the break itself](../resume.md#a-break-three-calls-deep).",
     "GB0070": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
     "GB0087": "In PyTorch 2.13 a custom operator without `register_fake` is an "
     "[error](../messages_kernels.md#custom-operators-fake-kernels); one of `torch.library.define` breaks as "
@@ -204,20 +204,20 @@ MISSING_PROGRAM_REASONS = {
     "GB0097": "PyTorch 2.13 traces `append` and `appendleft` of such a deque.",
     "GB0103": "PyTorch 2.13 traces methods that a subclass overrides. (With the backend `eager`, one that calls "
     "`super()` runs again in the graph, and its result can be wrong; with Inductor it is right.)",
-    "GB0115": "It happens only if the key function raises an error, which it does without compiling as well.",
+    "GB0115": "It happens only if the key function raises an error; it then raises without compiling, too.",
     "GB0151": "PyTorch 2.13 traces `signature` and `getfullargspec`; `getsource` and `currentframe` break as "
     "[GB0007](gb0007.md).",
     "GB0160": "PyTorch 2.13 gives the reason [GB4347](gb4347.md) instead.",
-    "GB0172": "It needs a process group: [](../training.md#collectives-in-compiled-code) shows a program.",
+    "GB0172": "It needs a process group, as in [this program](../training.md#collectives-in-compiled-code).",
     "GB0184": "In PyTorch 2.13 it needs an object without `__str__` and `__repr__`, and every object has them.",
     "GB0218": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
     "GB0269": "The setting tests PyTorch itself. In PyTorch 2.13, functions that were compiled under it break until "
     "the process ends, so switch it off before the first call.",
     "GB0300": "PyTorch 2.13 gives the reason [GB0157](gb0157.md) first, since it does not trace `array.dtype`.",
-    "GB0354": "It happens only with a name that is not defined, which is a `NameError` without compiling as well.",
+    "GB0354": "It happens only with a name that is not defined; uncompiled code then raises a `NameError`.",
     "GB2412": f"{_NEWER}.",
     "GB2549": "It happens only after more than 100,000 values of one generator, which Dynamo traces one by one.",
-    "GB4240": "PyTorch 2.13 gives the reason GB4880 ([](others.md#gb4880)) instead.",
+    "GB4240": "PyTorch 2.13 gives the reason [GB4880](others.md#gb4880) instead.",
     "GB5821": f"{_NEWER} and traces such a hook.",
     "GB6025": "PyTorch 2.13 gives the reason [GB0811](gb0811.md) instead.",
     "GB6066": f"{_NEWER}; there it is [GB0156](gb0156.md).",
@@ -246,8 +246,8 @@ _UNDERSCORE = r"\_"
 
 _REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 _OTHERS_INTRODUCTION = """\
-Rare causes, in the words of PyTorch's registry; words in braces depend on your code. *What to do* follows from the kind
-of PyTorch's hint. `--try` works for these as well."""
+This page lists rare causes in the words of PyTorch's registry; words in braces depend on your code. *What to do*
+depends on the kind of hint that PyTorch gives. `--try` also works for these causes."""
 _MOVE_IT = (
     "Call this code before or after the compiled function, or "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
@@ -258,18 +258,18 @@ _CALLS_ANCHOR = "#by-the-function-that-is-called"
 #: Ids of calls in general, and what helps with any function.
 _CALL_IDS = {"GB0007", "GB0008", "GB0059", "GB0147", "GB0156"}
 _OTHER_CALLS_ADVICE = (
-    "Anything else that Dynamo does not trace, such as a function of a C extension: call it before the compiled "
-    "function and pass the result, or call it after. If it computes on tensors, [wrap it in a custom operator]"
-    "(../escape_hatches.md#custom-operators-one-opaque-operation), which is no break. Or accept one break, and "
+    "Call anything else that Dynamo does not trace, such as a function of a C extension, before the compiled "
+    "function and pass the result, or call it afterwards. If it computes on tensors, [wrap it in a custom operator]"
+    "(../escape_hatches.md#custom-operators-one-opaque-operation), which does not break. Or accept one break, and "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out). "
-    "[Libraries](../libraries.md) have a page."
+    "[Libraries](../libraries.md) have their own page."
 )
 #: What the hints that PyTorch gives for many causes mean for a user, by their first words.
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
-    f"If it raises as well, the code is at fault. If not: {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
+    f"If that also raises, the code is at fault. If not, {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
     "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-it-to-pytorch): PyTorch "
-    "considers this a bug of its own.",
+    "considers this its own bug.",
     "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
     "This graph break may be difficult": _MOVE_IT,
     "This graph break is fundamental": _MOVE_IT,
@@ -278,7 +278,7 @@ _GENERAL_HINTS = {
 #: What to do about a rare cause, where a program shows a better way than the general one.
 _RARE_ADVICE = {
     "GB0144": "Remove `jvp` from the `autograd.Function`: the graph needs `forward` and `backward` only.",
-    "GB0145": "Call the method of the `autograd.Function` `backward` instead of `vjp`.",
+    "GB0145": "Name the method of the `autograd.Function` `backward` instead of `vjp`.",
     "GB0310": "Pass a bool, or a tensor with one element, as the condition of `torch.cond`.",
     "GB0311": "Pass the arguments of the branches of `torch.cond` as a tuple: `(x,)`.",
     "GB0313": "Return the same structure of tensors from both branches of `torch.cond`.",
@@ -569,7 +569,7 @@ def _skip_page(name: str, reason: SkipReason) -> str:
 
 
 def _recompile_page(item: Example) -> str:
-    parts = [f"# Recompile: {item.title}", f"A report, and `TORCH_LOGS=recompiles`, say: `{item.ids[0]}`"]
+    parts = [f"# Recompile: {item.title}", f"A report and `TORCH_LOGS=recompiles` say: `{item.ids[0]}`"]
     if item.fixes:
         parts.append(_short_summary([item]))
     parts += _example(item, alone=True)
@@ -605,7 +605,7 @@ def _page(cause: KnownCause, examples_of_cause: Sequence[Example], entry: dict[s
         facts += [f"id {cause.id}", _releases(cause)]
     parts = [f"# {cause.title} ({cause.id})" if is_registered else f"# {cause.title}", "; ".join(facts) + "."]
     if former_messages := _former_messages(cause):
-        parts.append(f"Earlier releases, and `torch._dynamo.explain`, say {' or '.join(former_messages)}.")
+        parts.append(f"Earlier releases and `torch._dynamo.explain` say {' or '.join(former_messages)}.")
     if cause.is_deliberate:
         parts.append("The code breaks the graph here on purpose.")
     if examples_of_cause:
@@ -634,9 +634,11 @@ def _constructs(cause: KnownCause) -> list[str]:
     breaking_titles, traced_titles = constructs.titles_by_cause(cause.id)
     parts = []
     if breaking_titles:
-        parts.append(f"Breaks, with [what to write instead](../traced.md): {'; '.join(breaking_titles)}.")
+        parts.append(f"These break ([what to write instead](../traced.md)): {'; '.join(breaking_titles)}.")
     if traced_titles:
-        parts.append(f"Broke in earlier releases, and [is traced now](../traced.md): {'; '.join(traced_titles)}.")
+        parts.append(
+            f"These broke in earlier releases, and [are traced now](../traced.md): {'; '.join(traced_titles)}."
+        )
     return ["## Code that was run", *parts] if parts else []
 
 
@@ -707,8 +709,8 @@ def _advice(cause: KnownCause) -> list[str]:
     if not parts and not cause.page:
         parts.append(
             "There is no general fix. If the code does not have to be in the graph, call it before or after the "
-            "compiled function and pass its result as an argument, or leave it out of the graph: "
-            "[](../escape_hatches.md)."
+            "compiled function and pass its result as an argument, or "
+            "[leave it out of the graph](../escape_hatches.md)."
         )
     if not parts:
         parts.append(f"This page explains it: [](../{cause.page}).")
@@ -729,7 +731,7 @@ def _calls() -> list[str]:
 def _settings(cause: KnownCause) -> list[str]:
     rows = [f"- {' and '.join(map(_setting, settings))}{_condition(cause, settings)}" for settings in cause.settings]
     return [
-        "`--try` tests each of these on your code, the one that does less first:",
+        "`--try` tests each of these on your code, the smallest change first:",
         "\n".join(rows),
         "A setting applies to everything that is compiled while it is on. Set it before the first call.",
     ]

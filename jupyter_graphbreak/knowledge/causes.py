@@ -323,8 +323,8 @@ CAUSES = (
         ("Data-dependent assertion failed (cannot compile partial graph)",),
         title="`assert` that fails while Dynamo traces",
         advice=(
-            "this assert fails for these arguments: run the call without compiling, where it fails as well; if the "
-            "code catches the error, test with if instead"
+            "this assert fails for these arguments, even without compiling; if the code catches the error, test with "
+            "if instead"
         ),
         page="errors.md#your-own-error-raised-while-compiling",
     ),
@@ -340,11 +340,11 @@ CAUSES = (
         title="Result whose size depends on a tensor's values, such as `x[mask]`",
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
-            f"set {_CAPTURE_SHAPES} (the break can move further on or become an error), or keep the shape: "
+            f"set {_CAPTURE_SHAPES} (the break can move to a later line or become an error), or keep the shape: "
             "torch.where(mask, x, 0).sum() for x[mask].sum(), y = torch.where(mask, x, y) for y[mask] = x[mask]; if "
             "the selection is the result, as in a detector, select after the call"
         ),
-        setting_advice=f"set {_CAPTURE_SHAPES} (the break can move further on or become an error)",
+        setting_advice=f"set {_CAPTURE_SHAPES} (the break can move to a later line or become an error)",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
         settings=((_CAPTURE_SHAPES,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("mask instead of selecting", "pass sizes as numbers"),
@@ -425,7 +425,7 @@ CAUSES = (
         "GB0056",
         ("Failed to mutate tensor data attribute",),
         title="Assignment to `Tensor.data`",
-        advice="make a new tensor instead of changing .data, or change .data outside of the compiled function",
+        advice="create a new tensor instead of changing .data, or change .data outside of the compiled function",
     ),
     KnownCause(
         "GB0058",
@@ -655,7 +655,7 @@ CAUSES = (
         title="`Tensor.backward()`",
         former_messages=("Tensor.backward",),
         advice=(
-            "compile only the forward pass, and call backward() after it: the backward pass is then compiled as well; "
+            "compile only the forward pass, and call backward() after it: the backward pass is then also compiled; "
             f"or set {_TRACE_AUTOGRAD}"
         ),
         setting_advice=f"set {_TRACE_AUTOGRAD}",
@@ -692,13 +692,13 @@ CAUSES = (
         "GB0126",
         ("Unsupported Tensor.resize_() call",),
         title="`Tensor.resize_()`",
-        advice="allocate the tensor with its final size, or make a new one",
+        advice="allocate the tensor with its final size, or create a new one",
     ),
     KnownCause(
         "GB0127",
         ("Unsupported Tensor.resize_as_() call",),
         title="`Tensor.resize_as_()`",
-        advice="allocate the tensor with its final size, or make a new one",
+        advice="allocate the tensor with its final size, or create a new one",
     ),
     KnownCause(
         "GB0134",
@@ -749,7 +749,7 @@ CAUSES = (
         "GB0150",
         ("Unsupported hasattr call",),
         title="`hasattr()` of an object that Dynamo does not know",
-        advice="turn it into a list before hasattr() inspects it: Dynamo cannot inspect an iterator such as map()",
+        advice="turn it into a list before calling hasattr(): Dynamo cannot inspect an iterator such as map()",
     ),
     KnownCause(
         "GB0151",
@@ -978,7 +978,7 @@ CAUSES = (
         "GB0220",
         ("Failed to mutate tensor data attribute to different dtype",),
         title="Assignment to `Tensor.data` with a different dtype",
-        advice="make a new tensor with x.to(dtype) instead of changing .data",
+        advice="create a new tensor with x.to(dtype) instead of changing .data",
     ),
     KnownCause(
         "GB0222",
@@ -1273,7 +1273,7 @@ CAUSES = (
         ("Attempted to copy.deepcopy a tensor",),
         title="`copy.deepcopy` of a tensor",
         advice=(
-            "copy it with x.detach().clone(), which has no gradient history, like a deep copy; without detach(), "
+            "copy it with x.detach().clone(): like a deep copy, the result has no gradient history; without detach(), "
             "gradients flow through the copy"
         ),
         rewrites=("copy with clone()",),
@@ -1375,7 +1375,7 @@ CAUSES = (
         "GB6025",
         ("Failed to trace list()",),
         title="`list()` of an object that Dynamo does not know",
-        advice="make the list before the compiled function",
+        advice="create the list before the compiled function",
         since="2.12",
     ),
     KnownCause(
@@ -1426,8 +1426,8 @@ CAUSES = (
         advice="move the break out of the loop",
         advice_if_consequence=(
             "or move the loop's body into its own function: the body is then compiled, up to the break and after it, "
-            "and only the loop itself runs eagerly; to keep the code around the loop compiled, move the loop into its "
-            "own function as well"
+            "and only the loop itself runs eagerly; to keep the code around the loop compiled, also move the loop "
+            "into its own function"
         ),
         since="2.11",
     ),
@@ -1435,7 +1435,7 @@ CAUSES = (
         "GB7312",
         ("failed to bind arguments when attempting to inline",),
         title="Call whose arguments do not fit the function",
-        advice="write `forward` of an autograd.Function with @staticmethod and without `cls`, if it is a class method",
+        advice="if `forward` of an autograd.Function is a class method, write it with @staticmethod and without `cls`",
         since="2.11",
     ),
     KnownCause(
@@ -1450,7 +1450,9 @@ CAUSES = (
         "GB7650",
         ("torch.Generator method",),
         title="`torch.Generator`",
-        advice="draw with the global generator, or make and seed the torch.Generator outside of the compiled function",
+        advice=(
+            "draw with the global generator, or create and seed the torch.Generator outside of the compiled function"
+        ),
         since="2.12",
     ),
     KnownCause(
@@ -1540,7 +1542,7 @@ CAUSES = (
 #: The known calls that break graphs. If several patterns match a line, the first entry provides the manual step.
 CALLS = (
     KnownCall(
-        # Dynamo evaluates ``%`` on the tensor while tracing, which fails. It calls ``format()`` after the graph.
+        # Dynamo evaluates ``%`` on the tensor while tracing, and that fails. It calls ``format()`` after the graph.
         pattern=r"""^[rRuU]?(["']).*\1\s*%""",
         causes=("GB0033", "GB0088", "GB0208"),
         title="Tensor or size formatted with `%`",
@@ -1581,7 +1583,7 @@ CALLS = (
         causes=("GB0070", "GB0124"),
         title="Python list indexed with a tensor",
         advice=(
-            "make a tensor of the list once, for example a buffer of the module, and index it with a tensor of one "
+            "turn the list into a tensor once, for example a buffer of the module, and index it with a tensor of one "
             "element: table[i.reshape(1)][0]"
         ),
     ),
@@ -1644,12 +1646,12 @@ CALLS = (
         causes=("GB0142",),
         title="First read of a `functools.cached_property`",
         advice=(
-            "read the property once before the first compiled call, which then finds the stored value; or compute the "
-            "value in __init__"
+            "read the property once before the first compiled call, so that the call finds the stored value; or "
+            "compute the value in __init__"
         ),
         manual_step=ManualStep(
-            "Read the property once before the first compiled call, which then finds the stored value; or compute the "
-            "value in __init__."
+            "Read the property once before the first compiled call, so that the call finds the stored value; or "
+            "compute the value in __init__."
         ),
     ),
     KnownCall(
@@ -1728,8 +1730,8 @@ CALLS = (
         causes=("GB0007",),
         context="_LegacyVariableBase",
         title="`torch.autograd.Variable`",
-        advice="write x.detach() instead of Variable(x), which does the same; a new tensor needs neither",
-        manual_step=ManualStep("Write x.detach() instead of Variable(x), which does the same."),
+        advice="write x.detach() instead of Variable(x): it does the same; a new tensor needs neither",
+        manual_step=ManualStep("Write x.detach() instead of Variable(x): it does the same."),
     ),
     KnownCall(
         causes=("GB0007",),
@@ -1750,8 +1752,8 @@ CALLS = (
         title="`print`",
         advice=(
             f"print after the call, from the function's result; or add print to {CONFIG}"
-            "reorderable_logging_functions: it then prints at the end of the graph, but nothing from a function that "
-            "is called inside"
+            "reorderable_logging_functions: it then prints at the end of the graph, but not in functions that the "
+            "compiled function calls"
         ),
         setting_advice=f"add print to {CONFIG}reorderable_logging_functions",
         manual_step=_OUTPUT_STEP,

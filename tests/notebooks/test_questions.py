@@ -155,14 +155,14 @@ which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-
 does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
 results differ from eager, dropout differs | cost#results-that-differ | same copies
 os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | above the first one
-tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
+tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | across all tests
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
 Compile package of another PyTorch version | messages_export#aotinductor-aot-compile-files | Compile where the program will run
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
-a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
+a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | create a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is reused
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
 after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | run eagerly, except functions
@@ -279,7 +279,7 @@ ContextVar.get breaks the graph | causes/gb0156 | pass the value
 Trainer with a compiled model: no metrics | libraries#transformers | The batch received was empty
 Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
-LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | drawn on every call
+LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | draw a number on every call
 rows differ with the size of the batch | cost#results-that-differ | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
@@ -327,8 +327,8 @@ full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | 
 torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs on every call
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
 OneCycleLR compiles the step again | recompiles#a-learning-rate-that-changes | cycle_momentum=False
-functions made by exec() reach the limit | recompiles#instances-share-one-count | code of its own
-strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, a break after it is not
+functions made by exec() reach the limit | recompiles#instances-share-one-count | creates has its own code
+strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | but a break after it is not
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
 items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | needs the value
@@ -342,14 +342,14 @@ an argument is alive after torch.cond | cost#del-and-memory-that-a-break-holds |
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
 a zip object as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | `list(...)`
 model.to(dtype) in forward | causes/gb0264 | changes the `dtype`
-an LSTM in the middle of a model: what is compiled? | causes/gb0014 | runs eagerly as well
+an LSTM in the middle of a model: what is compiled? | causes/gb0014 | also runs eagerly
 flatten_parameters in forward | causes/gb0014 | in `__init__`
 sdp_kernel breaks | causes/gb0208#torch-backends-cudnn-flags-torch-backends-cuda-sdp-kernel | sdpa_kernel
 a mask for padded sequences, arange(lengths.max()) | causes/gb0038 | pass it as an `int`
 cuda.Event in compiled code | causes/gb0007#time-perf-counter | before and after the call
 SDPAParams, a pybind class | causes/gb0007#a-python-function-that-dynamo-skips | is_compiling()
 random.shuffle and random.sample | causes/gb0007#random-random | one order
-random.Random(seed) gives the same number on every call | causes/gb0007#random-random | generator of your own
+random.Random(seed) gives the same number on every call | causes/gb0007#random-random | your own generator
 torch.manual_seed in forward breaks | causes/gb0007#random-random | call them before
 Generator.initial_seed and get_state in compiled code | causes/gb7650 | has a state that a graph does not carry
 pack_padded_sequence fails in Dynamo | causes/gb0014 | do not pack
@@ -406,7 +406,7 @@ a GPU too old for Triton | in_a_notebook#the-gpu-is-too-new-too-old-or-another-m
 evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
 error in backends/distributed.py | training#where-the-graph-is-cut | from splitting the graph
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
-when is the backward pass compiled? | where_to_compile#the-model | is slow as well
+when is the backward pass compiled? | where_to_compile#the-model | is also slow
 pad every batch, or recompile? | recompiles#pad-or-let-the-sizes-vary | a few lengths
 mark_dynamic fails at a matrix product | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | mark both
 stride mismatch with dynamic=True | recompiles#it-still-compiles-for-each-length | .contiguous()
@@ -466,7 +466,7 @@ encode() of sentence-transformers is not compiled | libraries#sentence-transform
 print in a forward hook | training#a-hook-that-never-runs | is split there
 breaks by reason | logs#counters-of-zero-prove-nothing | of this process
 NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-with-gradients | wrap_numpy
-CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break holds
+CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break keeps
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
@@ -527,14 +527,14 @@ One or more background workers are no longer alive | libraries#nnu-net | read th
 cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
 model, block or training step: which one? | where_to_compile | repeats a block
 a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thread-only | copy of the context
-recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | a thread of its own
+recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | has its own thread
 dynamic=True recompiles an RNN | recompiles#it-still-compiles-for-each-length | compile the body
 GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
-what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | are `TORCH_LOGS=recompiles`
+what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | `TORCH_LOGS=recompiles`
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
-nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is rejected as well
+nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is also rejected
 a custom operator resizes an argument | escape_hatches#rules-for-custom-operators-and-what-they-cost | silently keep
 torch.cond with integers and dynamic=True | messages#while-dynamo-traces | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
@@ -550,7 +550,7 @@ x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argma
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
 an error in the second run only, cache | messages_kernels#files-and-caches | delete the folder
-AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs each hit
+AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | see each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#training-code-that-was-run | around a break
@@ -577,7 +577,7 @@ is append carried out? | common_breaks#side-effects-appends-attributes-counters 
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
 EasyDict in a compiled function | traced#dicts-sets-enums-collections | a subclass of `dict`
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
-the mark is lost | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | has no mark
+the mark is lost | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | do not inherit it
 does PyTorch pad to buckets? | recompiles#pad-or-let-the-sizes-vary | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
@@ -596,7 +596,7 @@ run it on a phone | frontends | ExecuTorch
 is_dynamo_compiling | escape_hatches#others-that-look-alike | strict=True
 pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | `torch.jit.script_method`
 is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
-does torch.compile support training? | training | runs compiled code as well
+does torch.compile support training? | training | also runs compiled code
 go on without a compiler | in_a_notebook#no-gpu-no-compiler-no-triton | disable=not works
 what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | restores Inductor
 forbid_in_graph | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
@@ -692,7 +692,7 @@ with the profiler on, tokens per second fall | cost#in-a-profile | take times wi
 compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same result eagerly
 AOTInductor accepts another batch size | compile_time#without-a-compiler-in-production | AOTI_RUNTIME_CHECK_INPUTS=1
 ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
-slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | uses that graph as well
+slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | also use that graph
 Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be | throttled
 No such file or directory: /sbin/ldconfig | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | TRITON_LIBCUDA_PATH
 torch.export of RetinaNet | libraries#detectors | 10_000
@@ -832,7 +832,7 @@ RecursionError with a __getattr__ of mine | messages#messages-that-only-older-re
 torch.compile(F.layer_norm) AssertionError | messages#messages-that-only-older-releases-raise | silu
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
-dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
+dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | creates a symbol
 the experts of a MoE use tolist() | fullgraph | compute every expert
 channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
@@ -907,13 +907,13 @@ replace a layer after torch.compile | training#before-or-after-to-load-state-dic
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value causes a compilation
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
 model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
-cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | has its effect there as well
+cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | also has an effect there
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
 how slow is a custom_op? | escape_hatches#rules-for-custom-operators-and-what-they-cost | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
 some steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
-the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
+the DataLoader gets slow while compiling | compile_time#worker-processes | minus the number of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | also runs in every step
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
@@ -936,7 +936,7 @@ torch.compile or JAX? | frontends#compared-with-jax-jit | TracerBoolConversionEr
 GradScaler inside the compiled step | training#what-breaks-in-training-code | let Python run the scaler
 LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
 schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | run it eagerly
-AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | from torchao
+AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | compiles its own step
 Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices
 a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | when it is reset
 nvtx ranges break the graph | cost#in-a-profile | put it around the call
@@ -967,7 +967,7 @@ gradients of several batches, then one step | training#what-breaks-in-training-c
 GPU memory after generate with a static cache | where_to_compile#generate | model._cache
 PPO of rsl_rl in Isaac Lab | libraries#programs-with-a-switch-timm-torchtune-axolotl | torch_compile_mode
 a simulator written in PyTorch (mujoco-torch) | libraries#reinforcement-learning-stable-baselines3-torchrl | compile its step
-stride mismatch at index 0, one image and then two | recompiles#it-still-compiles-for-each-length | so begin with 2
+stride mismatch at index 0, one image and then two | recompiles#it-still-compiles-for-each-length | start with a size of 2
 the compiled step adds a key to its input dict | recompiles#once-for-each-kind-a-mode-a-type-a-state | put the key there
 the first epoch takes hours, then it is fast | compile_time#slow-to-compile-loops-many-shapes | say at once what varies
 make_fx of energy and forces trains wrongly | training#a-gradient-of-a-gradient | aten.detach
@@ -1008,9 +1008,9 @@ batch norm on masked rows: norm(x[mask]) | causes/gb0036#x-mask-masked-select | 
 a loop over torch.unique(classes) | causes/gb0036#bincount-unique-masked-select-argwhere | loop over all classes
 requires_grad mismatch, although all calls are under no_grad | causes/recompile-requires-grad | even if both calls
 a forked process writes into its parent's trace | logs#which-file-does-tlparse-take | gives it its own
-DDPOptimizer intentional graph-break | training#where-the-graph-is-cut | no break of your code
-a context manager object made before a break | causes/gb0262 | make it in the `with`
-does Dynamo throw away graphs when its cache is full? | recompiles#the-limit-recompile-limit-is-reached | discards no graph
+DDPOptimizer intentional graph-break | training#where-the-graph-is-cut | neither a break in your code
+a context manager object made before a break | causes/gb0262 | create it in the `with`
+does Dynamo throw away graphs when its cache is full? | recompiles#the-limit-recompile-limit-is-reached | keeps all graphs
 which torch.compile call led to this compilation? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | *start compiling*
 torch_geometric.compile does not speed up training | libraries#graph-networks-pyg-dgl | gains little
 expected Tensor as element 0 in argument 0, but got torch.Size | known_bugs#internaltorchdynamoerror-and-other-dynamo-errors | torch.tensor(x.shape)

@@ -32,8 +32,8 @@ def test_advice_for_a_loop_says_which_parts_are_compiled() -> None:
     (advice,) = advise(Cause("Call to `torch._dynamo.graph_break()`", "GB0025"), loop)
     assert advice.text == (
         "or move the loop's body into its own function: the body is then compiled, up to the break and after it, and "
-        "only the loop itself runs eagerly; to keep the code around the loop compiled, move the loop into its own "
-        "function as well"
+        "only the loop itself runs eagerly; to keep the code around the loop compiled, also move the loop into its own "
+        "function"
     )
 
 

@@ -88,10 +88,10 @@ MODELS: list[tuple[type[nn.Module], tuple[int, ...]]] = [
 ]
 
 
-def peak(call: Callable[[], object]) -> int:
+def peak(function: Callable[[], object]) -> int:
     """Return the peak of the profiler's totals, without what was allocated before."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        call()
+        function()
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace))
@@ -100,7 +100,7 @@ def peak(call: Callable[[], object]) -> int:
     return max(total["Total Allocated"] for total in totals) - (totals[0]["Total Allocated"] - totals[0]["Bytes"])
 
 
-def saved_bytes(call: Callable[[], object], known_pointers: set[int]) -> int:
+def saved_bytes(function: Callable[[], object], known_pointers: set[int]) -> int:
     """Return the bytes of all memory that a forward pass saves, except known memory."""
     sizes: dict[int, int] = {}
 
@@ -111,7 +111,7 @@ def saved_bytes(call: Callable[[], object], known_pointers: set[int]) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        result = call()
+        result = function()
     del result
     return sum(sizes.values())
 
@@ -120,17 +120,17 @@ def measure_independently(model: nn.Module, x: torch.Tensor) -> list[int]:
     """Return the peak of the eager and of the compiled call, and the bytes that each keeps for the backward pass."""
     known_pointers = {tensor.untyped_storage().data_ptr() for tensor in (x, *model.parameters(), *model.buffers())}
     peaks, results = [], []
-    for call in (model, torch.compile(model)):
+    for function in (model, torch.compile(model)):
 
-        def step(call: Callable[..., Any] = call) -> None:
+        def step(function: Callable[..., Any] = function) -> None:
             model.zero_grad(set_to_none=True)
-            call(x).backward()
+            function(x).backward()
 
         step()
         step()
         model.zero_grad(set_to_none=True)
         peaks.append(peak(step))
-        results.append(saved_bytes(functools.partial(call, x), known_pointers))
+        results.append(saved_bytes(functools.partial(function, x), known_pointers))
     return [*peaks, *results]
 
 

@@ -88,7 +88,7 @@ PROGRAMS = {
     ),
     "first compiled AdamW, names": Program("value = CALL(x)", "step", ("x",), has_state=True, is_first_step=True),
 }
-#: The cell without the package, and the magic on a line, which copies the model before the call.
+#: The cell without the package, and the line magic, which copies the model before the call.
 BASELINE_WAY, LINE_WAY = "without", "--frontends on a line"
 MAGIC = (
     *("--try", "--try again", "--check", "--cost", "--values", "--repro", "--frontends", LINE_WAY),
@@ -150,7 +150,7 @@ def ask_by_capture(shell: Any, program: Program, way: str, backend: str) -> None
 
 
 def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None:
-    """Ask about the call of a program, which is made on copies only."""
+    """Explain a program's call, which runs on copies only."""
     arguments = ", ".join(program.arguments)
     call = program.function if way == "compare_frontends" else f"torch.compile({program.function}, backend={backend!r})"
     run_cell(shell, f"import jupyter_graphbreak\nreport = jupyter_graphbreak.{way}({call}, {arguments})")

@@ -156,12 +156,12 @@ def measure_savings(programs: list[Callable[[], Any]], round_count: int) -> list
     return savings
 
 
-def median_us(call: Callable[[], Any], call_count: int = 300) -> float:
+def median_us(function: Callable[[], Any], call_count: int = 300) -> float:
     """Return the time of a call in a loop."""
     times = []
     for _ in range(call_count):
         start = time.perf_counter()
-        call()
+        function()
         times.append((time.perf_counter() - start) * 1e6)
     return statistics.median(times)
 
@@ -208,11 +208,13 @@ def main() -> int:
             variants = [None, *range(len(breaks))]
             functions = [load_program(folder, source_of(breaks, fixed_index), file_numbers) for fixed_index in variants]
             compiled_functions = [torch.compile(function, backend=arguments.backend) for function in functions]
-            savings = measure_savings([functools.partial(call, x, w) for call in compiled_functions], arguments.rounds)
-            call = functools.partial(compiled_functions[0], x, w)
-            first_us = median_us(call)
+            savings = measure_savings(
+                [functools.partial(function, x, w) for function in compiled_functions], arguments.rounds
+            )
+            function = functools.partial(compiled_functions[0], x, w)
+            first_us = median_us(function)
             report = jupyter_graphbreak.measure(torch.compile(functions[0], backend=arguments.backend), x, w)
-            second_us = median_us(call)
+            second_us = median_us(function)
             parts_us = sum(
                 part.time.median_us for entry in (report.cost or Cost("", "")).entries for part in entry.parts
             )

@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="the number of the only program to run, which is printed")
+    parser.add_argument("--only", type=int, help="run and print only the program with this number")
     parser.add_argument("--options", default="-b eager", help="of the magic")
     arguments = parser.parse_args()
     start = time.perf_counter()

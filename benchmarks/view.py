@@ -225,10 +225,10 @@ def _print_times(suffix: str, paint_times: list[float], key_times: list[float], 
             print(f"  {name}{suffix}: {statistics.median(times):.1f} ms, {min(times):.1f} to {max(times):.1f} ms")
 
 
-def _time_call(call: Callable[[], Any]) -> tuple[Any, float]:
-    call()  # the first call compiles templates
+def _time_call(function: Callable[[], Any]) -> tuple[Any, float]:
+    function()  # the first call compiles templates
     start = time.perf_counter()
-    return call(), time.perf_counter() - start
+    return function(), time.perf_counter() - start
 
 
 def _notebook_kb(bundle: dict[str, Any]) -> str:

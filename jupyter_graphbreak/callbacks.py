@@ -202,7 +202,7 @@ _CALLBACK_CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] 
 
 
 def __getattr__(name: str) -> Any:
-    """Create a callback class on first use, which imports its library, and store it so that it can be pickled."""
+    """On first use, import a callback class's library, create the class, and store it so that it can be pickled."""
     if name not in _CALLBACK_CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     hooks, modules, base_name = _CALLBACK_CLASSES[name]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def internal_error_sentence(activity: str, fault: BaseException) -> str:
-    """Return the sentence about an internal error in an activity, which follows "while": "making the report"."""
+    """Return the sentence about an internal error; the activity follows "while", as in "making the report"."""
     return f"Internal error in compile_explain while {activity} ({error_headline(fault)}); your code is not affected."
 
 

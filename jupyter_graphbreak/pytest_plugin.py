@@ -57,7 +57,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         problem = _describe_excess(report, name, limit)
         if problem is not None:
             pytest.fail(_failure_message(report, problem), pytrace=False)
-    unknown_modules = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
+    unknown_modules = [limit.module for limit in limits.values() if limit.module and _is_unknown(report, limit.module)]
     if unknown_modules:
         message = (
             f"no module {unknown_modules[0]} took part or was imported, so its limit proves nothing: check within="
@@ -73,25 +73,25 @@ class _Limit(NamedTuple):
     """The highest number that a marker allows, and the package or module to whose code the limit applies."""
 
     max_number: float
-    within: str | None = None
+    module: str | None = None
 
 
 def _limit_of(marker: pytest.Mark) -> _Limit:
     """Return the limit in the arguments of a marker; wrong arguments make the test fail."""
     is_time = marker.name == "max_compile_seconds"
-    max_number, within = marker.args[0] if len(marker.args) == 1 else None, marker.kwargs.get("within")
+    max_number, module = marker.args[0] if len(marker.args) == 1 else None, marker.kwargs.get("within")
     allowed_keywords = set() if is_time else {"within"}
     if (
         not isinstance(max_number, (int, float) if is_time else int)
         or isinstance(max_number, bool)
         or not marker.kwargs.keys() <= allowed_keywords
-        or not (within is None or (isinstance(within, str) and within))
+        or not (module is None or (isinstance(module, str) and module))
     ):
         within_hint = "" if is_time else ', and within="package" to count in that package or module alone'
         pytest.fail(
             f"{marker.name} takes one number, such as @pytest.mark.{marker.name}(0){within_hint}", pytrace=False
         )
-    return _Limit(max_number, within)
+    return _Limit(max_number, module)
 
 
 def _describe_excess(report: Report, marker_name: str, limit: _Limit) -> str | None:
@@ -103,9 +103,9 @@ def _describe_excess(report: Report, marker_name: str, limit: _Limit) -> str | N
     items, noun = (
         (report.breaks, "graph break") if marker_name == "max_graph_breaks" else (report.recompiles, "recompile")
     )
-    number = len([item for item in items if limit.within is None or _is_within(report, item.location, limit.within)])
+    number = len([item for item in items if limit.module is None or _is_within(report, item.location, limit.module)])
     allowed = "none is allowed" if limit.max_number == 0 else f"at most {limit.max_number} allowed"
-    where = f" within {limit.within}" if limit.within is not None else ""
+    where = f" within {limit.module}" if limit.module is not None else ""
     return f"{_count_with_noun(number, noun)}{where}, {allowed}" if number > limit.max_number else None
 
 

@@ -124,7 +124,7 @@ class Report(schema.Report, frozen=True, dict=True):
         return render_html(self)
 
     def redacted(self) -> Report:
-        """Return a copy without source text, messages, paths and names, which can be shared.
+        """Return a copy that can be shared, without source text, messages, paths and names.
 
         Functions, files and cells become ``f1``, ``file1``, ``cell1``; ids, causes, line numbers and counts stay.
         """

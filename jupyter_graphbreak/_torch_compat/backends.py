@@ -16,7 +16,7 @@ from jupyter_graphbreak.records.records import read_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
 _PARTITION_FUNCTION = "min_cut_rematerialization_partition"
 #: The modules in which backends look up the function that divides a graph into forward and backward pass.
@@ -35,7 +35,7 @@ class SavedTensor:
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    stack: tuple[StackEntry, ...]
+    stack: tuple[StackFrame, ...]
 
 
 class _PartitionedError(Exception):
@@ -93,8 +93,8 @@ def _tensors_saved_for_backward(
     return tensors
 
 
-def stack_of(node: torch.fx.Node) -> tuple[StackEntry, ...]:
-    """Return the stack of the program's operation that a node comes from, outermost entry first."""
+def stack_of(node: torch.fx.Node) -> tuple[StackFrame, ...]:
+    """Return the stack of the program's operation that a node comes from, outermost frame first."""
     return tuple(read_stack(node.meta.get("stack_trace") or ""))
 
 
@@ -107,7 +107,7 @@ class Kernel:
     contains the numbers of elements over which Inductor loops, for the result and for the reduction.
     """
 
-    stack: tuple[StackEntry, ...]
+    stack: tuple[StackFrame, ...]
     library_op: str | None
     is_reduction: bool
     sizes: tuple[str, ...]
@@ -121,8 +121,8 @@ class UnfusedPair:
     ``inductor_reason`` says in Inductor's words why they are not fused; it is empty if Inductor gives no reason.
     """
 
-    first: Kernel
-    second: Kernel
+    first_kernel: Kernel
+    second_kernel: Kernel
     nbytes: int
     inductor_reason: str
 

@@ -356,7 +356,7 @@ class CompilationCounts(NamedTuple):
     frames: int
     graphs: int
     breaks: int
-    abandoned: int
+    abandoned_frames: int
 
     def __sub__(self, earlier: CompilationCounts) -> CompilationCounts:
         return CompilationCounts(*(later - earlier_count for later, earlier_count in zip(self, earlier, strict=True)))

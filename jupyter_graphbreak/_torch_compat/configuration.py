@@ -40,7 +40,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
         value = previous if name in _our_settings and current == temporary else current
         if name.startswith("_") or not isinstance(value, bool | int | float | str | type(None)):
             continue
-        # Not config._is_default, which is false for a setting that was explicitly set to its default.
+        # Not config._is_default: it is false for a setting that was explicitly set to its default.
         is_default = name not in entries or value == getattr(entries[name], "default", value)
         if not is_default:
             values[name] = value

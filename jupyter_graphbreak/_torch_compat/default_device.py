@@ -52,7 +52,7 @@ class CudaDevices(NamedTuple):
     """The CUDA devices of this process: their names, the index of the current one, and the reason if there are none."""
 
     names: Sequence[str] = ()
-    current: int = 0
+    current_index: int = 0
     why_none: str = "no CUDA device is visible to this kernel"
 
 

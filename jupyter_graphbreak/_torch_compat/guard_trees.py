@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import observe_calls_on_thread
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class FrameGuards:
     compile_id: str
     check: Callable[[], bool]
     tree: Callable[[], GuardNode]
-    stacks: dict[str, list[StackEntry]]
+    stacks: dict[str, list[StackFrame]]
 
 
 @contextlib.contextmanager
@@ -68,7 +68,7 @@ def _frame_guards(guards: Any, graph: Any) -> FrameGuards:
     for guard in graph.guards:
         name = guard.name() if callable(guard.name) else guard.name
         if guard.user_stack:
-            stacks[name] = [StackEntry(entry.filename, entry.lineno, entry.name) for entry in guard.user_stack]
+            stacks[name] = [StackFrame(summary.filename, summary.lineno, summary.name) for summary in guard.user_stack]
     return FrameGuards(
         current_compile_id(),
         functools.partial(guards.root.check, graph.local_scope),

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_compiled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a function; if ``call_compiled`` is compiled, Dynamo skips its frame and compiles the function's frame.
 
     One compiled function for all callables keeps none of them alive, unlike ``torch.compile(model)``.
     """
-    return call(*args, **kwargs)
+    return function(*args, **kwargs)
 
 
 #: The folder with the functions through which AOTAutograd calls graphs.
@@ -314,8 +314,8 @@ def overrides_call(module: torch.nn.Module) -> bool:
 
     Calls to such a module bypass ``nn.Module.__call__``, and ``Module.compile`` does not compile them.
     """
-    call = type(module).__call__
-    return is_instance(call, types.FunctionType) and not call.__module__.startswith("torch.")
+    method = type(module).__call__
+    return is_instance(method, types.FunctionType) and not method.__module__.startswith("torch.")
 
 
 def why_not_compiled(module: torch.nn.Module) -> str | None:

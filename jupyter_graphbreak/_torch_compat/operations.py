@@ -28,8 +28,8 @@ MODULE_CALL_CODE = frozenset(getattr(torch.nn.Module, name).__code__ for name in
 #: The file with the wrapper through which the steps of all optimizers are called.
 OPTIMIZER_FILE = torch.optim.Optimizer.profile_hook_step.__code__.co_filename
 TENSOR_METHODS = frozenset(dir(torch.Tensor))
-#: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
-#: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
+#: PyTorch functions that take indices or counts. Some do not check them, and end the process by writing
+#: outside of their result: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 LOOKUP_FUNCTIONS = frozenset(
     {
         "embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss",

@@ -36,7 +36,7 @@ RangeKind = Literal["call", "lookup", "region", "graph", "forward", "backward", 
 class ProfileRange:
     """A time range of a profile.
 
-    ``call``: the whole call. ``lookup``: a lookup of compiled code, which evaluates guards. ``region``: a compiled
+    ``call``: the whole call. ``lookup``: the lookup of compiled code, including its guards. ``region``: a compiled
     frame with its calls, named by its compile id. ``graph``: a graph, named by its number. ``forward``, ``backward``: a
     pass of a differentiated graph. ``printing``: the formatting of a tensor as text. ``operation``: an operation, with
     its name. Ranges of other kinds have the name that the profiler recorded.
@@ -62,15 +62,15 @@ class Activity:
     nbytes: int = 0
 
 
-def profile_call(call: Callable[[], Any]) -> list[ProfileRange]:
+def profile_call(function: Callable[[], Any]) -> list[ProfileRange]:
     """Make a call under the profiler and return the recorded ranges, ordered by start time."""
     with _mark_printing(), _profiler() as profiler, mark_range("graphbreak call"):
-        call()
+        function()
     ranges = [range_ for event in profiler.function_events if (range_ := _parse_range(event)) is not None]
     return sorted(ranges, key=lambda range_: (range_.start_us, -range_.end_us))
 
 
-def record_device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
+def record_device_activities(function: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
     """Make a call under kineto, the only profiler that records driver calls; return the recorded events, in order.
 
     Raises a RuntimeError if a different profiler is active. Without a device, only the processor is recorded.
@@ -80,7 +80,7 @@ def record_device_activities(call: Callable[[], Any], device: str | None = "cuda
         profiler.__enter__()
     try:
         with _filter_stderr(_ALLOCATOR_WARNING), mark_range("graphbreak call"):
-            call()
+            function()
     finally:
         with _filter_stderr(_KINETO_MESSAGE):
             profiler.__exit__(None, None, None)
@@ -142,7 +142,7 @@ def _mark_printing() -> Iterator[None]:
 
 
 def _profiler() -> Any:
-    """Return the legacy profiler, which writes nothing to the terminal; if PyTorch lacks it, the one without kineto."""
+    """Return the legacy profiler, because it prints nothing; if PyTorch lacks it, the one without kineto."""
     try:
         return importlib.import_module("torch.autograd.profiler_legacy").profile()
     except (ImportError, AttributeError):
@@ -186,8 +186,8 @@ _RESUME_GLOBAL_PREFIX = "__resume_at_"
 def mark_compiled_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
     """Make all code that Dynamo creates on this thread in the context call a function at each :data:`Moment`.
 
-    ``mark`` is called while code is created, as part of the compiler. It returns the function that the code calls,
-    which must be passed to :func:`~jupyter_graphbreak._torch_compat.compiled.skip_functions`. If this PyTorch creates
+    ``mark`` is called while code is created, as part of the compiler. It returns the function that the code calls;
+    pass that function to :func:`~jupyter_graphbreak._torch_compat.compiled.skip_functions`. If this PyTorch creates
     code in a different way, the code stays unchanged, and the run notes that.
     """
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")

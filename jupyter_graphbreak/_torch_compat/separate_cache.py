@@ -163,7 +163,7 @@ def _exclude_our_code(
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
     """Return a function like ``isolated_conversion`` that returns ``None`` for code of this package.
 
-    Such code, which captures output for example, may run at a break. Dynamo would compile and count it.
+    Such code may run at a break, for example to capture output. Dynamo would compile and count it.
     """
     user_names = {code.co_name for code in code_objects}
 
@@ -292,7 +292,7 @@ def _empty_guard_managers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def forget_new_backends() -> Iterator[None]:
-    """Make Dynamo forget the backends used in the context, which it would keep for :func:`torch._dynamo.reset`."""
+    """Make Dynamo forget the backends used in the context: it would keep them for :func:`torch._dynamo.reset`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
     cached_backends: Any = getattr(module, "cached_backends", None)
     context_class = getattr(module, "_TorchDynamoContext", None)
@@ -389,7 +389,7 @@ def restore_counters() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _restore_frame_counts() -> Iterator[None]:
-    """Restore the number of compilations of each frame, which Dynamo also limits; keep those of other threads."""
+    """Restore each frame's number of compilations, because Dynamo limits it; keep those of other threads."""
     module = importlib.import_module("torch._dynamo.convert_frame")
     counter: Any = getattr(module, "FRAME_COMPILE_COUNTER", None)
     if counter is None or not hasattr(module, "get_compile_id"):  # this PyTorch lacks it
@@ -474,7 +474,7 @@ def restore_eval_frame_override() -> Iterator[None]:
 
 
 def _disable_reset() -> contextlib.AbstractContextManager[None]:
-    """Disable ``torch._dynamo.reset``, which strict export calls and which would delete all compiled code."""
+    """Disable ``torch._dynamo.reset``: strict export calls it, and it would delete all compiled code."""
     return patch_on_thread(importlib.import_module("torch._dynamo"), "reset", lambda: None)
 
 

@@ -1,4 +1,4 @@
-"""Access PyTorch's structured trace in this process: its logger, the context of entries, and the kinds to create."""
+"""Access PyTorch's structured trace in this process: its logger, the context of records, and the kinds to create."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ _lock = threading.RLock()
 def restrict_trace(
     handler: logging.Handler, kinds: frozenset[str], on_fault: Callable[[str, Exception], None], claim: Claim
 ) -> Iterator[None]:
-    """Prevent torch from creating trace entries that nobody reads, while the context is open.
+    """Prevent torch from creating trace records that nobody reads, while the context is open.
 
-    Torch creates every entry, including all guards and kernels, as soon as the logger has a handler. If ours are the
-    only handlers, only entries of the given kinds are created, and only on the threads of runs. If several runs are
-    open, the kinds of the first one are created for all. ``on_fault`` receives the kind and the error of an entry that
-    torch failed to create; the user's program does not see the error, because only our handler needs the entry.
+    Torch creates every record, including all guards and kernels, as soon as the logger has a handler. If ours are the
+    only handlers, only records of the given kinds are created, and only on the threads of runs. If several runs are
+    open, the kinds of the first one are created for all. ``on_fault`` receives the kind and the error of a record that
+    torch failed to create; the user's program does not see the error, because only our handler needs the record.
     """
     internal = importlib.import_module("torch._logging._internal")
     original = getattr(internal, "trace_structured", None)
     logger = trace_logger()
     if original is None or getattr(internal, "trace_log", None) is not logger:
-        yield  # torch then creates all entries, and unread ones are dropped
+        yield  # torch then creates all records, and unread ones are dropped
         return
     reader = _TraceReader(handler, claim.covers_this_thread, on_fault)
     with _lock:
@@ -99,17 +99,17 @@ def _replace_in_torch(function: Any, replacement: Any) -> None:
 
 
 def _select_entries(original: Callable[..., Any], logger: logging.Logger, kinds: frozenset[str]) -> Callable[..., Any]:
-    """Return a ``trace_structured`` that creates only the entries that are read."""
+    """Return a ``trace_structured`` that creates only the records that are read."""
 
     @functools.wraps(original)
     def trace_structured(*args: Any, **kwargs: Any) -> Any:
-        # logging.config in the cell disables loggers that it does not name; our handlers must still receive entries.
+        # logging.config in the cell disables loggers that it does not name; our handlers must still receive records.
         our_handlers = [reader.handler for reader in _readers]
         if not our_handlers or (
             not logger.disabled and any(handler not in our_handlers for handler in logger.handlers)
         ):
             return original(*args, **kwargs)
-        kind = "entry"
+        kind = "record"
         try:
             active_readers = [reader for reader in _readers if reader.covers_this_thread()]
             kind = _kind_of_entry(*args, **kwargs) if active_readers else kind

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def import_compilers() -> None:
-    """Import Dynamo and Inductor, which takes seconds and may raise any exception."""
+    """Import Dynamo and Inductor; this takes seconds and may raise any exception."""
     importlib.import_module("torch._dynamo.eval_frame")
     importlib.import_module("torch._inductor.cpp_builder")
 

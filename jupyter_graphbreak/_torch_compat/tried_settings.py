@@ -26,9 +26,9 @@ _PRECISION_SETTINGS = ("emulate_precision_casts",)
 _CUDA_PRECISION_SETTINGS = (
     "eager_numerics.division_rounding", "eager_numerics.disable_ftz", "eager_numerics.use_pytorch_libdevice",
 )  # fmt: skip
-#: Fractions of the memory that compiled code would keep for the backward pass, which recomputes more with less memory.
+#: Fractions of the memory that compiled code would keep for the backward pass. With less memory, it recomputes more.
 _MEMORY_BUDGETS = (0.5, 0.2)
-#: The operation in a graph for a ``torch.autograd.Function``, which has its own setting.
+#: A graph's operation for a ``torch.autograd.Function``; such operations have their own setting.
 _CUSTOM_FUNCTION = "autograd_function_apply"
 _ALLOW_FUNCTIONS_SETTING = "autograd_cache_allow_custom_autograd_functions"
 _CACHEABLE_OPERATIONS_SETTING = "unsafe_marked_cacheable_functions"

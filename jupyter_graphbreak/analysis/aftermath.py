@@ -122,8 +122,8 @@ class ResumeTable:
         ending_break, event = self._breaks.ending_break(frame), frame.ending_event
         if ending_break is None or event is None:
             return
-        for entry in frame.stack_from(event)[:1]:
-            ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending_break
+        for stack_frame in frame.stack_from(event)[:1]:
+            ending_breaks[original_name(stack_frame.function), stack_frame.filename, stack_frame.line] = ending_break
 
     def _find_containing_frames(self, frames: list[FrameLedger], index_by_code: dict[Any, int]) -> None:
         """Find the frames that contain the code of resume functions without a frame of their own.
@@ -139,10 +139,12 @@ class ResumeTable:
         for outer, inner in sorted((outer, inner) for outer, inner in pairs if inner is not None):
             callers.setdefault(inner, []).append(outer)
 
-        def frames_around(index: int, visited: frozenset[int] = frozenset()) -> list[str]:
+        def frames_around(index: int, visited_indices: frozenset[int] = frozenset()) -> list[str]:
             own_frames = [frame for frame in self._resumes[index].frames if frame in compiled_frames]
-            new_callers = [outer for outer in callers.get(index, []) if outer not in visited]
-            return own_frames or [frame for outer in new_callers for frame in frames_around(outer, visited | {index})]
+            new_callers = [outer for outer in callers.get(index, []) if outer not in visited_indices]
+            return own_frames or [
+                frame for outer in new_callers for frame in frames_around(outer, visited_indices | {index})
+            ]
 
         for index, resume in enumerate(self._resumes):
             containing_frames = frames_around(index) if not resume.frames and resume.no_frame != "eager" else []
@@ -298,9 +300,9 @@ class SkipTable:
         self._sources = sources
         self._breaks = breaks
         self._resume_lines = resume_lines
-        self._skipped: list[Skipped] = []
+        self._skipped_functions: list[Skipped] = []
 
-    def skipped(self, frames: list[Frame]) -> list[Skipped]:
+    def skipped_functions(self, frames: list[Frame]) -> list[Skipped]:
         """Return the functions that run eagerly, with the compiled frames that they call."""
         return [
             msgspec.structs.replace(
@@ -308,7 +310,7 @@ class SkipTable:
             )
             if skipped.frame is not None
             else skipped
-            for skipped in self._skipped
+            for skipped in self._skipped_functions
         ]
 
     def add_frame(self, frame: FrameLedger) -> None:
@@ -339,7 +341,7 @@ class SkipTable:
         """Add a generator that Dynamo refused to compile, with the break that represents or caused the refusal."""
         name, filename, line = refusal.code_key or ("?", "?", None)
         location = self._eager_lines(filename, line, name, refusal.id)
-        known_functions = {(skipped.location, skipped.break_) for skipped in self._skipped}
+        known_functions = {(skipped.location, skipped.break_) for skipped in self._skipped_functions}
         if (location, folded_break.ident) not in known_functions:
             self._add_skipped(None, name, location, reason, folded_break, setting)
 
@@ -350,7 +352,7 @@ class SkipTable:
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
         location = self._eager_lines(filename, line, name, code_id) if line else None
         reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, is_shared=refusal.wrapped is not None)
-        known_functions = {(skipped.location, skipped.kind) for skipped in self._skipped}
+        known_functions = {(skipped.location, skipped.kind) for skipped in self._skipped_functions}
         if (location, reason.kind) not in known_functions:
             self._add_skipped(None, name, location, reason)
 
@@ -383,9 +385,9 @@ class SkipTable:
         folded_break: FoldedBreak | None = None,
         setting: Setting | None = None,
     ) -> None:
-        self._skipped.append(
+        self._skipped_functions.append(
             Skipped(
-                id=f"k{len(self._skipped) + 1}",
+                id=f"k{len(self._skipped_functions) + 1}",
                 frame=frame,
                 function=display_name(function),
                 location=location,
@@ -410,12 +412,12 @@ class SkipTable:
         """
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)
-        own_entries = (
+        own_frames = (
             e
             for e in frame.stack_from(event)
             if (e.filename, original_name(e.function)) == (filename, original_name(name))
         )
-        line = next((entry.line for entry in own_entries), None)
+        line = next((stack_frame.line for stack_frame in own_frames), None)
         if line is not None:
             return enclosing_block(source, line + offset)
         if event.message.operation == "CALL_FUNCTION_EX":

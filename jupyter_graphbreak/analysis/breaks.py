@@ -20,7 +20,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import CodeLocation, switches_for
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import StackEntry, line_in_resume_name, original_name
+from jupyter_graphbreak.records.records import StackFrame, line_in_resume_name, original_name
 from jupyter_graphbreak.report.schema import Advice, Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
@@ -84,31 +84,36 @@ class SameLineBreaks:
     def count_preceding(self, frame: FrameLedger, event: BreakEvent) -> int:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
-        entry = _entry_of_frame(frame, event)
-        if entry is None or event.message.is_inlined or entry.line != line_in_resume_name(name) or entry.line is None:
+        stack_frame = _stack_frame_of(frame, event)
+        if (
+            stack_frame is None
+            or event.message.is_inlined
+            or stack_frame.line != line_in_resume_name(name)
+            or stack_frame.line is None
+        ):
             return 0
-        if self._is_reached_again(entry.filename, entry.line, _is_branch(event)):
+        if self._is_reached_again(stack_frame.filename, stack_frame.line, _is_branch(event)):
             return 0
         return self._preceding_counts.get((frame.key.autograd, frame.key.frame), Counter())[_cause_name(event)]
 
     def leave_frame(self, frame: FrameLedger) -> None:
         """Store the event at which a frame ends, because it may create resume functions."""
         event = frame.ending_event
-        entry = _entry_of_frame(frame, event) if event is not None else None
-        if event is None or entry is None:
+        stack_frame = _stack_frame_of(frame, event) if event is not None else None
+        if event is None or stack_frame is None:
             return
         name, filename, _ = frame.code
         preceding_counts: Counter[str] = Counter()
-        if entry.line == line_in_resume_name(name):
+        if stack_frame.line == line_in_resume_name(name):
             preceding_counts.update(self._preceding_counts.get((frame.key.autograd, frame.key.frame), {}))
         if not event.message.is_inlined:
             preceding_counts[_cause_name(event)] += 1
-        self._origins.setdefault((original_name(name), filename, entry.line), []).append(
+        self._origins.setdefault((original_name(name), filename, stack_frame.line), []).append(
             _ResumeOrigin(preceding_counts, has_two_resumes=_is_branch(event))
         )
 
 
-def _entry_of_frame(frame: FrameLedger, event: BreakEvent) -> StackEntry | None:
+def _stack_frame_of(frame: FrameLedger, event: BreakEvent) -> StackFrame | None:
     return next(iter(frame.stack_from(event)), None)
 
 
@@ -163,9 +168,10 @@ def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodeLoc
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
-    library_stack = takewhile(lambda entry: entry.path is not None, reversed(stack))  # called by the reader's own code
+    # The library's part of the stack: the reader's own code calls it.
+    library_stack = takewhile(lambda location: location.path is not None, reversed(stack))
     is_library_optimizer = owner == "library" and any(
-        (entry.path or "").startswith("torch/optim/") for entry in library_stack
+        (location.path or "").startswith("torch/optim/") for location in library_stack
     )
     advice = (
         owners.LIBRARY_OPTIMIZER_ADVICE if is_library_optimizer else owners.ADVICE_BY_OWNER[owner].advice_if_unintended
@@ -227,11 +233,13 @@ class BreakTable:
         self._same_line.enter_frame(frame)
         for event in frame.events:
             message = event.message
-            stack = shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
+            stack = shown_stack(self._sources, event.context.whole_stack or event.message.stack)
             name, filename, line = frame.code
-            if event.conditions.stack:
+            if event.context.stack:
                 is_branch = message.cause.gb_type == _BRANCHING
-                location = self._sources.entry_location(self._innermost_entry(event.conditions), is_branch=is_branch)
+                location = self._sources.stack_frame_location(
+                    self._innermost_stack_frame(event.context), is_branch=is_branch
+                )
             elif message.file is not None:
                 function = message.stack[-1].function if message.stack else name
                 location = self._sources.location(message.file, message.line, function)
@@ -244,7 +252,7 @@ class BreakTable:
                 stack=stack or ([location] if location else []),
                 outcome=outcome,
                 consequence=_reason_of_cause(message.consequence),
-                setting=self._setting_at(event.conditions, location),
+                setting=self._setting_at(event.context, location),
             )
             folded_break = self._add_occurrence(
                 event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event)
@@ -295,18 +303,20 @@ class BreakTable:
             return None
         earlier_events = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
         by_id = {folded_break.ident: folded_break for folded_break in self._breaks}
-        is_in_library_call = True  # the entry is in the library, or on the user's line that calls the library
-        for entry in reversed(refusal.above):
+        is_in_library_call = True  # the stack frame is in the library, or on the user's line that calls the library
+        for stack_frame in reversed(refusal.above):
             for event, ident in earlier_events:
-                stack = event.conditions.whole_stack or event.message.stack
+                stack = event.context.whole_stack or event.message.stack
                 # Further out, a call runs eagerly only if it broke the graph itself, not if a break occurred inside it.
-                if any(_is_on_lines_of(entry, caller) for caller in (stack if is_in_library_call else stack[-1:])):
+                if any(
+                    _is_on_lines_of(stack_frame, caller) for caller in (stack if is_in_library_call else stack[-1:])
+                ):
                     return by_id[ident]
-            eager_code = entry.function, entry.filename, entry.first_line or 0
+            eager_code = stack_frame.function, stack_frame.filename, stack_frame.first_line or 0
             for folded_break in reversed(self._breaks_by_eager_code.get(eager_code, [])):
                 if folded_break.first_event.order < order:
                     return folded_break
-            is_in_library_call &= not self._is_user_code(entry.filename, entry.function)
+            is_in_library_call &= not self._is_user_code(stack_frame.filename, stack_frame.function)
         return None
 
     def _is_user_code(self, filename: str, function: str) -> bool:
@@ -356,9 +366,9 @@ class BreakTable:
         ids_of_errors: list[str] = []
         for event, ident in ordered_events:
             # Scopes opened inside the compiled function stay inside a scope put around it.
-            inner_scopes = [scope for scope in event.conditions.scopes if scope.inside]
+            inner_scopes = [scope for scope in event.context.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
-            is_refusal = isinstance(event.conditions, additions.FrameRefused)
+            is_refusal = isinstance(event.context, additions.FrameRefused)
             if not is_refusal and (not inner_scopes or inner_scopes[-1].value) and ident not in ids_of_errors:
                 ids_of_errors.append(ident)
         captured_breaks, error = _fullgraph_outcome(
@@ -366,8 +376,8 @@ class BreakTable:
         )
         return WhatIf(ids_of_errors, error, captured_breaks)
 
-    def _setting_at(self, conditions: additions.Conditions, location: Location | None) -> Setting | None:
-        setting, disagreement = self._scopes.setting_in_force(conditions, location)
+    def _setting_at(self, context: additions.EventContext, location: Location | None) -> Setting | None:
+        setting, disagreement = self._scopes.setting_in_force(context, location)
         if disagreement is not None:
             place = (
                 f"On {self._sources.name_by_id(location.source)} line {location.line}"
@@ -380,19 +390,19 @@ class BreakTable:
         return setting
 
     @staticmethod
-    def _innermost_entry(conditions: additions.Conditions) -> StackEntry:
-        """Return the innermost stack entry of a break that has source code.
+    def _innermost_stack_frame(context: additions.EventContext) -> StackFrame:
+        """Return the innermost stack frame of a break that has source code.
 
         IPython's wrapper of ``open`` and frozen modules, such as the module of ``os.path.exists``, have none: the
-        result is then the entry that calls them.
+        result is then the stack frame that calls them.
         """
-        entries = [*conditions.whole_stack, *conditions.stack]
+        stack_frames = [*context.whole_stack, *context.stack]
         with_source = (
-            entry
-            for entry in reversed(entries)
-            if entry.function != _OPEN_OF_IPYTHON and not entry.filename.startswith(_FROZEN_MODULE)
+            stack_frame
+            for stack_frame in reversed(stack_frames)
+            if stack_frame.function != _OPEN_OF_IPYTHON and not stack_frame.filename.startswith(_FROZEN_MODULE)
         )
-        return next(with_source, entries[-1])
+        return next(with_source, stack_frames[-1])
 
     def _add_occurrence(
         self,
@@ -491,20 +501,20 @@ def _fullgraph_outcome(
     return captured_ids, None
 
 
-def _stack_to_break(event: BreakEvent) -> list[StackEntry]:
+def _stack_to_break(event: BreakEvent) -> list[StackFrame]:
     """Return an event's stack including the break; for a refused function, the stack ends with that function."""
-    conditions = event.conditions
-    stack = conditions.whole_stack or event.message.stack
-    if isinstance(conditions, additions.FrameRefused) and conditions.filename is not None:
-        return [*stack, StackEntry(conditions.filename, conditions.firstlineno, conditions.name or "")]
+    context = event.context
+    stack = context.whole_stack or event.message.stack
+    if isinstance(context, additions.FrameRefused) and context.filename is not None:
+        return [*stack, StackFrame(context.filename, context.firstlineno, context.name or "")]
     return stack
 
 
-def _is_on_lines_of(stack_entry: StackEntry, other: StackEntry) -> bool:
-    """Return whether a stack entry is on one of the lines of another entry."""
-    if stack_entry.filename != other.filename or stack_entry.line is None or other.line is None:
+def _is_on_lines_of(stack_frame: StackFrame, other: StackFrame) -> bool:
+    """Return whether a stack frame is on one of the lines of a different one."""
+    if stack_frame.filename != other.filename or stack_frame.line is None or other.line is None:
         return False
-    return other.line <= stack_entry.line <= (other.end_line or other.line)
+    return other.line <= stack_frame.line <= (other.end_line or other.line)
 
 
 def _may_be_same(folded_break: FoldedBreak, location: Location | None, preceding_count: int) -> bool:

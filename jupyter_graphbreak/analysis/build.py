@@ -56,14 +56,14 @@ _OBSERVED_EXCEPTION = "Observed exception"
 _TYPE_BY_EXCEPTION = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment at the end of an inserted statement that compiles something.
 _UNDO_COMMENT = "# delete this line to run it eagerly"
-#: Trace entries that show whether Inductor generated code. A hit in AOTAutograd's cache means that it did not.
+#: Trace records that show whether Inductor generated code. A hit in AOTAutograd's cache means that it did not.
 _CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
 _CACHE_MISS = "artifact:fx_graph_cache_miss"
 _CACHE_BYPASSES = ("artifact:fx_graph_cache_bypass", "artifact:aotautograd_cache_bypass")
 
 
 def build_report(records: Iterable[Record]) -> Report:
-    """Build the report of a run from the records of a recording, or from entries of a ``TORCH_TRACE`` file.
+    """Build the report of a run from the records of a recording, or from those of a ``TORCH_TRACE`` file.
 
     Records that cannot be read are left out and listed in ``diagnostics``; they raise no error.
     """
@@ -180,7 +180,7 @@ def _list_parts(ledger: Ledger, sources: Sources, tables: _Tables, parts: _PartB
     if resumes is not None:
         listed_resumes = parts.build_list("resume functions", lambda: resumes.resumes(graphs))
         frames = parts.build_list("frames", lambda: list_frames(ledger, sources, breaks, graphs, resumes))
-    skipped = parts.build_list("eager functions", lambda: skips.skipped(frames))
+    skipped = parts.build_list("eager functions", lambda: skips.skipped_functions(frames))
     return _Lists(  # the sources are numbered in this order
         frames=frames,
         breaks=parts.build_list("breaks", lambda: breaks.breaks(listed_resumes, skipped)),
@@ -310,8 +310,12 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     error = ledger.error
     if error is None:
         return None
-    own_entries = [entry for entry in error.stack if sources.kind(entry.filename, entry.function) in {"cell", "file"}]
-    stack = shown_stack(sources, own_entries or error.stack)
+    own_frames = [
+        stack_frame
+        for stack_frame in error.stack
+        if sources.kind(stack_frame.filename, stack_frame.function) in {"cell", "file"}
+    ]
+    stack = shown_stack(sources, own_frames or error.stack)
     message = error.message.partition("\n\nfrom user code:")[0]
     parsed_reason = messages.parse_reason(message, error.type)
     type_names = {parsed_reason.cause.gb_type, error.type, _TYPE_BY_EXCEPTION.get(error.type)}

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.ledger import FrameLedger, Ledger
     from jupyter_graphbreak.analysis.locations import Sources
     from jupyter_graphbreak.records.additions import AnswerDiffers
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
     from jupyter_graphbreak.report.location import Location
 
 #: The recorded branches that depend on a call such as ``is_compiling()``, each with the lines that Dynamo traced and
 #: those that only uncompiled code reaches.
-_Branches: TypeAlias = "dict[StackEntry | None, tuple[AnswerDiffers, set[int], set[int]]]"
+_Branches: TypeAlias = "dict[StackFrame | None, tuple[AnswerDiffers, set[int], set[int]]]"
 
 
 def list_frames(
@@ -86,7 +86,7 @@ def _frame_outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled",
 def _frame_role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
     if frame.start is None:  # a log, whose stacks lack the wrapper
         return "entry" if caller is None else "call"
-    filenames = (entry.filename for entry in reversed(frame.start.stack))
+    filenames = (stack_frame.filename for stack_frame in reversed(frame.start.stack))
     # The call of a compiled module reaches its ``forward`` through functions of ``torch.nn.Module``.
     caller_filename = next((name for name in filenames if not name.endswith("torch/nn/modules/module.py")), None)
     # torch/_dynamo/eval_frame.py contains the wrapper that torch.compile returns.
@@ -105,7 +105,7 @@ def _callers_by_frame(frames: list[FrameLedger]) -> dict[str, str]:
                 callers[frame.ident] = caller
             continue
         stack = reversed(frame.start.stack)
-        functions = ((entry.function, entry.filename, entry.first_line) for entry in stack)
+        functions = ((stack_frame.function, stack_frame.filename, stack_frame.first_line) for stack_frame in stack)
         caller = next((earlier_frames[function] for function in functions if function in earlier_frames), None)
         if caller is not None:
             callers[frame.ident] = caller
@@ -130,9 +130,9 @@ class _LogCallers:
         if frame.events:
             self._frame_of_function[function] = frame.ident
         for event in frame.events:
-            for entry in event.message.stack:
-                if (original_name(entry.function), entry.filename) != function:
-                    self._frame_of_call[entry.function, entry.filename] = frame.ident
+            for stack_frame in event.message.stack:
+                if (original_name(stack_frame.function), stack_frame.filename) != function:
+                    self._frame_of_call[stack_frame.function, stack_frame.filename] = frame.ident
         return caller
 
 
@@ -211,15 +211,15 @@ def _guard_failure(
         )
         line = next(lines, None)
         if line is not None:
-            location = sources.entry_location(line)
+            location = sources.stack_frame_location(line)
             return GuardFailure(text, location, sources.head_kind_at(location), ident)
     stack = read_stack(reason.partition("User stack trace:")[2])
-    location = sources.entry_location(stack[-1]) if stack else None
-    entry = parse_guard_location(reason) if location is None else None
-    if entry is not None:
-        filename = sources.filename_ending_with(entry.filename)
+    location = sources.stack_frame_location(stack[-1]) if stack else None
+    stack_frame = parse_guard_location(reason) if location is None else None
+    if stack_frame is not None:
+        filename = sources.filename_ending_with(stack_frame.filename)
         if filename is not None:
-            location = sources.location(filename, entry.line, entry.function)
+            location = sources.location(filename, stack_frame.line, stack_frame.function)
     return GuardFailure(text, location, sources.head_kind_at(location), ident)
 
 
@@ -229,7 +229,7 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
     A call is listed once per branch that its result decides, or once if its result decides no branch. Dynamo traces a
     function again after a break and for each recompile, so the same branch is recorded repeatedly.
     """
-    calls: dict[tuple[str, StackEntry], _Branches] = {}
+    calls: dict[tuple[str, StackFrame], _Branches] = {}
     for answer in ledger.differing_answers:
         branches = calls.setdefault((answer.question, answer.call), {})
         _, lines, skipped = branches.setdefault(answer.branch, (answer, set(), set()))
@@ -238,10 +238,10 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
     return [
         PathDifference(
             function=function,
-            location=sources.entry_location(call),
+            location=sources.stack_frame_location(call),
             compiled=answer.compiled,
             eager=answer.eager,
-            branch=sources.entry_location(branch) if branch is not None else None,
+            branch=sources.stack_frame_location(branch) if branch is not None else None,
             lines=_locations_of_lines(sources, branch, lines),
             skipped=_locations_of_lines(sources, branch, skipped - lines),
         )
@@ -250,22 +250,22 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
     ]
 
 
-def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
+def _decided_branches(call: StackFrame, branches: _Branches) -> _Branches:
     """Return the branches that the result of a call decides.
 
     In ``slow = not is_compiling() and x.dim() > 1``, the jump on the line of the call changes nothing. This jump and
-    the entry of the call itself are left out if the result decides a different branch.
+    the record of the call itself are left out if the result decides a different branch.
     """
     line = call.filename, call.line
     decided_branches: _Branches = {
-        branch: recorded
-        for branch, recorded in branches.items()
-        if branch is not None and (recorded[1] or recorded[2] or (branch.filename, branch.line) != line)
+        branch: branch_record
+        for branch, branch_record in branches.items()
+        if branch is not None and (branch_record[1] or branch_record[2] or (branch.filename, branch.line) != line)
     }
-    return decided_branches or dict([max(branches.items(), key=lambda recorded: recorded[0] is not None)])
+    return decided_branches or dict([max(branches.items(), key=lambda branch_record: branch_record[0] is not None)])
 
 
-def _locations_of_lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:
+def _locations_of_lines(sources: Sources, branch: StackFrame | None, lines: set[int]) -> list[Location]:
     if branch is None:
         return []
     locations = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))

@@ -33,7 +33,7 @@ def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
 
 
 def is_in_head(tree: ast.AST, line: int) -> bool:
-    """Return whether a line is in the head of a ``with`` or ``while``, which Python reaches again after the body."""
+    """Return whether a line is in the head of a ``with`` or ``while``: Python reaches it again after the body."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith | ast.While) and node.lineno <= line < node.body[0].lineno:
             return True
@@ -134,7 +134,7 @@ def _has_name(node: ast.AST, name: str) -> bool:
 
 
 def first_line(node: ast.AST) -> int:
-    """Return the first line of a statement, which may be a decorator's."""
+    """Return the first line of a statement: that of its first decorator, if it has one."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([getattr(node, "lineno", 0), *(decorator.lineno for decorator in decorators)])
 

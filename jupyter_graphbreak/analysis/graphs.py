@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.records.records import StackEntry, display_name, read_stack, strip_inserted_frames
+from jupyter_graphbreak.records.records import StackFrame, display_name, read_stack, strip_inserted_frames
 from jupyter_graphbreak.report.schema import CudagraphSkip, Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class GraphTable:
         return self._ids_by_frame.get(frame, [])
 
     def add(self, frame: FrameLedger, ending_break: FoldedBreak | None) -> None:
-        """Add the graphs of a frame, which end at the given break, or at a return if there is none."""
+        """Add the graphs of a frame that end at the given break, or at a return if there is none."""
         for captured_graph in frame.lasting_graphs:
             parsed_graph = parse_graph(captured_graph.code)
             if frame.start is not None and captured_graph.stacks is None and not parsed_graph.ops:
@@ -91,8 +91,8 @@ class GraphTable:
         for frame, message in ledger.cudagraph_skips:
             reason, stack = _split_reason(message)
             graphs = self.ids_of_frame(frame.ident) if frame is not None else []
-            entry = next(reversed(strip_inserted_frames(read_stack(stack), ledger.packages)), None)
-            location = self._sources.entry_location(entry) if entry is not None else None
+            stack_frame = next(reversed(strip_inserted_frames(read_stack(stack), ledger.packages)), None)
+            location = self._sources.stack_frame_location(stack_frame) if stack_frame is not None else None
             skips.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
         return [skip for number, skip in enumerate(skips) if skip not in skips[:number]]
 
@@ -110,31 +110,35 @@ class GraphTable:
         code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
         return _LOCATION_COMMENT.sub(rename_location, code)
 
-    def _op_for_report(self, op: CodeOp, stack: list[StackEntry]) -> Op:
-        shown_entries = [entry for entry in stack if self._sources.kind(entry.filename, entry.function) != "machinery"]
-        innermost = next((e for e in reversed(shown_entries) if not self._is_in_torch(e)), None)
-        entry = innermost or next(reversed(shown_entries or stack), None)
+    def _op_for_report(self, op: CodeOp, stack: list[StackFrame]) -> Op:
+        shown_frames = [
+            stack_frame
+            for stack_frame in stack
+            if self._sources.kind(stack_frame.filename, stack_frame.function) != "machinery"
+        ]
+        innermost = next((e for e in reversed(shown_frames) if not self._is_in_torch(e)), None)
+        stack_frame = innermost or next(reversed(shown_frames or stack), None)
         tensor = op.tensor
         return Op(
             name=op.name,
             target=op.target,
-            location=_line_only(self._sources.entry_location(entry)) if entry else None,
+            location=_line_only(self._sources.stack_frame_location(stack_frame)) if stack_frame else None,
             output=TensorMeta(tensor.shape, tensor.dtype, tensor.device)
             if tensor and tensor.shape is not None
             else None,
         )
 
-    def _is_in_torch(self, stack_entry: StackEntry) -> bool:
-        return (self._sources.module_path(stack_entry.filename) or "").startswith("torch/")
+    def _is_in_torch(self, stack_frame: StackFrame) -> bool:
+        return (self._sources.module_path(stack_frame.filename) or "").startswith("torch/")
 
     def _line_counts(self, ops: list[CodeOp], stacks: _OpStacks) -> list[GraphLine]:
         counts: dict[tuple[str, int], int] = {}
         for op in ops:
             lines = {
                 (location.source, location.line)
-                for entry in stacks.stack_of(op)
-                if self._sources.kind(entry.filename, entry.function) in {"cell", "file"}
-                and (location := self._sources.entry_location(entry)) is not None
+                for stack_frame in stacks.stack_of(op)
+                if self._sources.kind(stack_frame.filename, stack_frame.function) in {"cell", "file"}
+                and (location := self._sources.stack_frame_location(stack_frame)) is not None
             }
             for line in lines:
                 counts[line] = counts.get(line, 0) + 1
@@ -153,12 +157,12 @@ class _OpStacks:
         self._stacks = [read_stack(text) for text in stacks.stacks] if stacks is not None else []
         self._ops = stacks.ops if stacks is not None else {}
 
-    def stack_of(self, op: CodeOp) -> list[StackEntry]:
-        """Return the stack of an operation, outermost entry first."""
+    def stack_of(self, op: CodeOp) -> list[StackFrame]:
+        """Return the stack of an operation, outermost frame first."""
         index = self._ops.get(op.name)
         if index is not None and 0 <= index < len(self._stacks):
             return self._stacks[index]
-        return [StackEntry(*op.source_line[:3])] if op.source_line else []
+        return [StackFrame(*op.source_line[:3])] if op.source_line else []
 
 
 def _split_reason(message: str) -> tuple[str, str]:

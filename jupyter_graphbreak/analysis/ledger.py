@@ -13,7 +13,7 @@ from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import (
-    StackEntry,
+    StackFrame,
     is_resume_name,
     original_name,
     read_recompile_reasons,
@@ -36,7 +36,7 @@ _EVENT_KINDS = (
 #: The beginning of a break that torch 2.9 adds if the user's logs show graph breaks: it repeats the error for which
 #: Dynamo gave up on a frame.
 _REPETITION_PREFIX = "Graph break: skip: "
-#: The beginning of an entry that PyTorch writes before a break at which the backend failed; both have the same reason.
+#: The beginning of a record that PyTorch writes before a break at which the backend failed; both have the same reason.
 _ANNOUNCEMENT_PREFIX = "WON'T CONVERT "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
@@ -50,7 +50,7 @@ class BreakEvent:
 
     message: messages.BreakMessage
     attempt: int
-    conditions: additions.Conditions
+    context: additions.EventContext
     order: int = 0
     gave_up: bool = False
     reached_user: bool = False
@@ -72,7 +72,7 @@ class FrameLedger:
     key: CompileKey
     ident: str
     start: additions.FrameStarted | None = None
-    trace_stack: list[StackEntry] = field(default_factory=list)
+    trace_stack: list[StackFrame] = field(default_factory=list)
     events: list[BreakEvent] = field(default_factory=list)
     graphs: list[CapturedGraph] = field(default_factory=list)
     resumes: list[additions.ResumeCreated] = field(default_factory=list)
@@ -82,7 +82,7 @@ class FrameLedger:
     resume_line: int | None = None
     recompile_reasons: list[str] = field(default_factory=list)
     #: The lines that turn a dynamic size into a constant, by the size's name in guards, such as ``L['x'].size()[0]``.
-    specializations: dict[str, StackEntry] = field(default_factory=dict)
+    specializations: dict[str, StackFrame] = field(default_factory=dict)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
     skip_frame: additions.FrameGivenUp | None = None
@@ -102,8 +102,8 @@ class FrameLedger:
         if self.start is not None:
             return self.start.code_key
         if self.trace_stack:
-            entry = self.trace_stack[-1]
-            return entry.function, entry.filename, entry.line or 0
+            stack_frame = self.trace_stack[-1]
+            return stack_frame.function, stack_frame.filename, stack_frame.line or 0
         if self.refusal is not None and self.refusal.code_key is not None:
             return self.refusal.code_key
         return "?", "?", 0
@@ -127,13 +127,13 @@ class FrameLedger:
         last_attempt = max((graph.attempt for graph in self.graphs), default=0)
         return [graph for graph in self.graphs if graph.attempt == last_attempt]
 
-    def stack_from(self, event: BreakEvent) -> list[StackEntry]:
+    def stack_from(self, event: BreakEvent) -> list[StackFrame]:
         """Return the stack of an event from this frame inwards, without callers; empty if the stack lacks this frame.
 
         In a log, functions of the same name in one file that call each other cannot be told apart.
         """
-        if event.conditions.stack:
-            return list(event.conditions.stack)
+        if event.context.stack:
+            return list(event.context.stack)
         stack = event.message.stack
         start = 0
         for caller in self.trace_stack[:-1]:
@@ -143,9 +143,9 @@ class FrameLedger:
             )
             start = position + 1 if position is not None else start
         name, filename, line = self.code
-        for index, entry in enumerate(stack[start:], start=start):
-            is_same_function = _line_in_function(entry)[:2] == (filename, original_name(name))
-            if is_same_function and (is_resume_name(name) or (entry.line or 0) >= line):
+        for index, stack_frame in enumerate(stack[start:], start=start):
+            is_same_function = _line_in_function(stack_frame)[:2] == (filename, original_name(name))
+            if is_same_function and (is_resume_name(name) or (stack_frame.line or 0) >= line):
                 return stack[index:]
         return []
 
@@ -168,7 +168,7 @@ class Ledger:
     compile. ``refusals`` belong to no frame's ledger; each comes with the number of its record. ``settings`` are listed
     with the id of the first frame for which they were in force. ``cudagraph_skips`` are the reasons why graphs run
     without a CUDA graph, each with its frame, or ``None`` if PyTorch made this decision only when the graph ran.
-    ``counts_by_kind`` leaves out entries that repeat or announce a break.
+    ``counts_by_kind`` leaves out records that repeat or announce a break.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)
@@ -220,8 +220,8 @@ class Ledger:
         return (self.first_compilation(frame) or frame).code
 
 
-def _line_in_function(stack_entry: StackEntry) -> tuple[str, str, int | None]:
-    return stack_entry.filename, original_name(stack_entry.function), stack_entry.line
+def _line_in_function(stack_frame: StackFrame) -> tuple[str, str, int | None]:
+    return stack_frame.filename, original_name(stack_frame.function), stack_frame.line
 
 
 def read_records(records: Iterable[Record]) -> Ledger:
@@ -345,7 +345,7 @@ class _LedgerReader:
                 )
             case additions.GraphStacks():
                 frame.pending_graph = addition
-                if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases, PyTorch's entry comes first
+                if frame.graphs and frame.graphs[-1].stacks is None:  # in some releases, PyTorch's record comes first
                     frame.graphs[-1].stacks = addition
                     frame.pending_graph = None
             case additions.ResumeCreated():
@@ -355,15 +355,15 @@ class _LedgerReader:
             case _:
                 pass
 
-    def _named_stack(self, stack: Iterable[Mapping[str, Any]]) -> list[StackEntry]:
-        """Return a stack of PyTorch's trace with the names of the files, which the trace gives as numbers."""
+    def _named_stack(self, stack: Iterable[Mapping[str, Any]]) -> list[StackFrame]:
+        """Return a stack of PyTorch's trace with file names in place of the trace's numbers."""
         return [
-            StackEntry(self._file_names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
-            for entry in stack
+            StackFrame(self._file_names.get(item["filename"], str(item["filename"])), item["line"], item["name"])
+            for item in stack
         ]
 
     def _read_entry(self, record: Record) -> None:
-        """Read one of PyTorch's own entries."""
+        """Read one of PyTorch's own records."""
         data, key = record.data, record.compile_key
         if record.kind == "str":
             self._file_names[data[1]] = data[0]
@@ -372,7 +372,7 @@ class _LedgerReader:
             return
         if record.kind == "dynamo_start":
             current = self._current_frames.get(key)
-            # Our hooks recorded the same start just before. In a log there is only this entry.
+            # Our hooks recorded the same start just before. In a log there is only this record.
             frame = current if current is not None and not current.trace_stack else self._frame(key, is_new=True)
             frame.trace_stack = self._named_stack(data["stack"])
             return
@@ -393,7 +393,7 @@ class _LedgerReader:
                 frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph, record.attempt))
                 frame.pending_graph = None
             case "compilation_metrics":
-                # A damaged entry does not replace the values of an intact one.
+                # A damaged record does not replace the values of an intact one.
                 frame.metrics |= {name: value for name, value in data.items() if value is not None}
                 if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT_REASONS):
                     frame.refusal = additions.FrameRefused(
@@ -458,7 +458,7 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         )
         message = msgspec.structs.replace(message, cause=cause)
     frame.events.append(
-        BreakEvent(message, record.attempt, hooked_break or additions.Conditions(), ledger.record_count)
+        BreakEvent(message, record.attempt, hooked_break or additions.EventContext(), ledger.record_count)
     )
 
 
@@ -487,14 +487,16 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
     if hooked_failure is None and last is not None and is_same_attempt:
-        last.gave_up = True  # in a log: Dynamo gave up at this break; an error that reaches the user has no break entry
+        last.gave_up = (
+            True  # in a log: Dynamo gave up at this break; an error that reaches the user has no break record
+        )
         return
-    conditions = hooked_failure or additions.Conditions()
+    context = hooked_failure or additions.EventContext()
     frame.events.append(
         BreakEvent(
             message,
             record.attempt,
-            conditions,
+            context,
             ledger.record_count,
             gave_up=True,
             reached_user=reached_user or hooked_failure is None,
@@ -503,12 +505,12 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
 
 
 def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:
-    """Return an error's message in which the stack, which begins at the frame, also contains the frame's callers."""
+    """Return an error's message with the frame's callers at the beginning of the stack."""
     if not (frame.trace_stack and message.stack):
         return message
-    *callers, own_entry = frame.trace_stack
+    *callers, own_frame = frame.trace_stack
     first = message.stack[0]
-    if (first.filename, original_name(first.function)) != (own_entry.filename, original_name(own_entry.function)):
+    if (first.filename, original_name(first.function)) != (own_frame.filename, original_name(own_frame.function)):
         return message
     return msgspec.structs.replace(message, stack=[*callers, *message.stack])
 

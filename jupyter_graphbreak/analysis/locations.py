@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from jupyter_graphbreak.knowledge.entries import BranchUse
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
     from jupyter_graphbreak.report.schema import Owner
 
 _UNKNOWN_SPAN = ExpressionSpan()
@@ -275,16 +275,16 @@ class Sources:
         is_generated = filename.startswith("<") and not is_typed_code(filename)
         return "library" if module_path is not None or is_generated else "file"
 
-    def owner(self, stack: Sequence[StackEntry]) -> Owner:
+    def owner(self, stack: Sequence[StackFrame]) -> Owner:
         """Return the owner of the innermost frame of a stack.
 
         The standard library and machinery belong to the caller.
         """
-        for entry in reversed(stack):
-            kind = self.kind(entry.filename, entry.function)
+        for stack_frame in reversed(stack):
+            kind = self.kind(stack_frame.filename, stack_frame.function)
             if kind in {"cell", "file"}:
                 return "own"
-            path = self.module_path(entry.filename)
+            path = self.module_path(stack_frame.filename)
             if kind == "library" and path is not None and not is_standard_library(path):
                 return "torch" if path.startswith("torch/") else "library"
         return "own"
@@ -383,8 +383,8 @@ class Sources:
         lines = [code for number in line_numbers if (code := self._text_of_line(text, number)) is not None]
         if expression is None or len(lines) < len(line_numbers):
             code = self._text_of_line(text, source_line)
-            stripped = code.strip()[:_MAX_CODE_LENGTH] if code is not None else None
-            return Location(source, source_line, source_line, function=name, code=stripped)
+            stripped_code = code.strip()[:_MAX_CODE_LENGTH] if code is not None else None
+            return Location(source, source_line, source_line, function=name, code=stripped_code)
         start = _character_offset(lines[0], expression.column)
         end = _character_offset(lines[-1], expression.end_column)
         lines[-1] = lines[-1][:end]
@@ -422,10 +422,10 @@ class Sources:
         matching_filenames = [filename for filename in self._texts if filename.endswith(path)]
         return matching_filenames[0] if len(matching_filenames) == 1 else None
 
-    def entry_location(self, stack_entry: StackEntry, *, is_branch: bool = False) -> Location | None:
-        """Return the location of a stack entry; ``None`` if the entry has no line."""
+    def stack_frame_location(self, stack_frame: StackFrame, *, is_branch: bool = False) -> Location | None:
+        """Return the location of a stack frame; ``None`` if it has no line."""
         return self.location(
-            stack_entry.filename, stack_entry.line, stack_entry.function, stack_entry.span, is_branch=is_branch
+            stack_frame.filename, stack_frame.line, stack_frame.function, stack_frame.span, is_branch=is_branch
         )
 
     def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - passed as a callable
@@ -574,36 +574,41 @@ def _character_offset(text: str, utf8_offset: int) -> int:
     return len(text.encode()[:utf8_offset].decode(errors="ignore"))
 
 
-def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]:
+def shown_stack(sources: Sources, stack: Iterable[StackFrame]) -> list[Location]:
     """Return the locations of the frames in a recorded stack that are worth showing.
 
     Machinery and everything outside the user's outermost frame, such as the program that runs the shell or the user's
     program, are left out. A resume function is merged with the function that it resumes and that called it, and a
     cell's function with the cell.
     """
-    entries = list(stack)
-    runners = [index for index, entry in enumerate(entries) if is_runner(sources.module_path(entry.filename))]
+    stack_frames = list(stack)
+    runners = [
+        index for index, stack_frame in enumerate(stack_frames) if is_runner(sources.module_path(stack_frame.filename))
+    ]
     program_start = runners[-1] + 1 if runners else 0
-    kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program_start:]]
-    user_entries = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
-    user_kinds = [kind for _, kind in user_entries]
+    kinds = [
+        (stack_frame, sources.kind(stack_frame.filename, stack_frame.function))
+        for stack_frame in stack_frames[program_start:]
+    ]
+    user_frames = [(stack_frame, kind) for stack_frame, kind in kinds if kind != "machinery"]
+    user_kinds = [kind for _, kind in user_frames]
     first_user_index = next((user_kinds.index(kind) for kind in ("cell", "file") if kind in user_kinds), 0)
-    shown_entries: list[StackEntry] = []
-    for entry, _ in user_entries[first_user_index:]:
-        if shown_entries and _continues_caller(entry, shown_entries[-1]):
-            shown_entries[-1] = entry
+    shown_frames: list[StackFrame] = []
+    for stack_frame, _ in user_frames[first_user_index:]:
+        if shown_frames and _continues_caller(stack_frame, shown_frames[-1]):
+            shown_frames[-1] = stack_frame
         else:
-            shown_entries.append(entry)
-    return [location for location in map(sources.entry_location, shown_entries) if location is not None]
+            shown_frames.append(stack_frame)
+    return [location for location in map(sources.stack_frame_location, shown_frames) if location is not None]
 
 
-def _continues_caller(stack_entry: StackEntry, caller: StackEntry) -> bool:
-    """Return whether an entry continues its caller, as its resume function or as the function made from a cell."""
+def _continues_caller(stack_frame: StackFrame, caller: StackFrame) -> bool:
+    """Return whether a stack frame continues its caller, as its resume function or as a cell's function."""
     is_same_function = (
-        original_name(caller.function) == original_name(stack_entry.function)
-        and caller.filename == stack_entry.filename
+        original_name(caller.function) == original_name(stack_frame.function)
+        and caller.filename == stack_frame.filename
     )
-    return is_same_function and (is_resume_name(stack_entry.function) or stack_entry.function == _MODULE)
+    return is_same_function and (is_resume_name(stack_frame.function) or stack_frame.function == _MODULE)
 
 
 #: Files and folders of machinery, as :meth:`.package_paths.PackagePaths.module_path` returns them.
@@ -626,7 +631,7 @@ _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/scri
 def is_machinery(module_path: str | None, function: str) -> bool:
     """Return whether a frame is machinery.
 
-    The path of the user's own files, which are never machinery, is ``None``. If the function's name is empty, only the
+    The path is ``None`` for the user's own files: they are never machinery. If the function's name is empty, only the
     file counts.
     """
     if module_path is None:

@@ -45,7 +45,7 @@ class ReusableCode:
     """
 
     def __init__(
-        self, report: Report, other_report: Report, unmatched: list[Break], lines: Mapping[Line, Line]
+        self, report: Report, other_report: Report, unmatched_breaks: list[Break], lines: Mapping[Line, Line]
     ) -> None:
         self._report = report
         self._lines = lines
@@ -67,15 +67,21 @@ class ReusableCode:
         self._reusable_functions = (
             {_function_identity(frame, self._paths) for frame in report.frames} - functions_compiled_by_other
             if other_report.held is None
-            else {_Function(held.source, held.function, held.line) for held in other_report.held}
+            else {
+                _Function(held_function.source, held_function.function, held_function.line)
+                for held_function in other_report.held
+            }
         )
         self._reused_functions = self._reusable_functions - functions_compiled_by_other - functions_skipped_by_other
         #: Frames that the other run compiled from scratch.
         self._fresh_frames = [frame for function, frame in other_frames if function not in self._reusable_functions]
-        self.hidden_breaks = [break_ for break_ in unmatched if self._may_be_hidden(break_)]
+        self.hidden_breaks = [break_ for break_ in unmatched_breaks if self._may_be_hidden(break_)]
         self._hidden_ids = set(map(id, self.hidden_breaks))
         traced_parts = [
-            part for break_ in unmatched if id(break_) not in self._hidden_ids for part in self._code_of_break(break_)
+            part
+            for break_ in unmatched_breaks
+            if id(break_) not in self._hidden_ids
+            for part in self._code_of_break(break_)
         ]
         self._retraced_functions = {_function_identity(part, self._paths) for part in traced_parts}
 
@@ -137,8 +143,8 @@ class ReusableCode:
     def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break occurred, and the functions that Dynamo refused to compile due to it."""
         idents = dict.fromkeys(occurrence.frame for occurrence in break_.occurrences if occurrence.frame is not None)
-        refused = self._refused_by_break.get(break_.id, ())
-        return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused]
+        refused_functions = self._refused_by_break.get(break_.id, ())
+        return [*(self._frames[ident] for ident in idents if ident in self._frames), *refused_functions]
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
         """Return whether the other run would have reported a break, because it traced all code that leads to it."""

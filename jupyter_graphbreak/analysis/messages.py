@@ -15,7 +15,7 @@ import msgspec
 
 from jupyter_graphbreak.knowledge.causes import cause_name_of_former_message, known_cause
 from jupyter_graphbreak.records.package_paths import PackagePaths
-from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_inserted_frames
+from jupyter_graphbreak.records.records import StackFrame, read_stack, strip_inserted_frames
 
 _NO_FOLDERS = PackagePaths()
 # The patterns backtrack only within a line or a few thousand characters, so a malicious text is not slow to parse.
@@ -72,7 +72,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
     """The contents of a message.
 
     ``consequence`` is the reason why the frame could not resume after the break; ``None`` if it could. ``continuation``
-    is the fate of the frame, if the message states it. The outermost entry of the stack comes first. ``operation`` is
+    is the fate of the frame, if the message states it. The outermost frame of the stack comes first. ``operation`` is
     the bytecode instruction of the frame that Dynamo was tracing. ``is_inlined`` tells whether the break is in a
     function that the frame calls.
     """
@@ -82,7 +82,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
     continuation: Continuation | None = None
     file: str | None = None
     line: int | None = None
-    stack: list[StackEntry] = []
+    stack: list[StackFrame] = []
     operation: str | None = None
     is_inlined: bool = False
 
@@ -134,13 +134,13 @@ def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
     return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
 
 
-def stack_of_backend_failure(cause: Cause) -> list[StackEntry]:
+def stack_of_backend_failure(cause: Cause) -> list[StackFrame]:
     """Return the innermost part of the stack at which the backend failed; the message's own stack ends before it."""
     context = cause.context or ""
     return read_stack(context.partition("\nTraceback:\n")[2]) if context.startswith("Backend: ") else []
 
 
-def stack_of_constraint_violation(cause: Cause) -> list[StackEntry]:
+def stack_of_constraint_violation(cause: Cause) -> list[StackFrame]:
     """Return the stack, from the frame's function on, at which a size that is marked as dynamic became constant."""
     return read_stack((cause.explanation or "").partition(_CONSTRAINT_STACK)[2].partition("\n\n")[0])
 
@@ -199,11 +199,11 @@ def _reason_part(text: str) -> str | None:
     return text[start + len(_REASON_PREFIX) : end.start()] if end is not None else None
 
 
-def _innermost_location(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:
+def _innermost_location(stack: list[StackFrame]) -> tuple[str, int | None] | tuple[None, None]:
     return (stack[-1].filename, stack[-1].line) if stack else (None, None)
 
 
-def _stack(text: str) -> list[StackEntry]:
+def _stack(text: str) -> list[StackFrame]:
     section = _TRACEBACK.search(text)
     if section is None and text.startswith("Graph break: skip: from user code at:"):
         stack = text.split("\nTraceback (most recent call last)", 1)[0]

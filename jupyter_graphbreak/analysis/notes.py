@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.ledger import Ledger
     from jupyter_graphbreak.analysis.locations import Sources
     from jupyter_graphbreak.records.additions import SettingsInForce
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
 #: Represents a value that is not recorded because it is the default.
 _DEFAULT_VALUE = object()
@@ -77,9 +77,9 @@ def repeated_compiling_notes(ledger: Ledger, sources: Sources) -> list[Diagnosti
     return [Diagnostic("warning", sentence) for sentence in dict.fromkeys(sentences)]
 
 
-def _line_in_words(site: StackEntry | None, sources: Sources) -> str:
+def _line_in_words(site: StackFrame | None, sources: Sources) -> str:
     """Return the source and the line of a call in words; empty if they are unknown."""
-    location = sources.entry_location(site) if site is not None else None
+    location = sources.stack_frame_location(site) if site is not None else None
     return f"{sources.name_by_id(location.source)} line {location.line}" if location is not None else ""
 
 

@@ -512,7 +512,7 @@ def _redact_release(version: str) -> str | None:
     return match[1] if match is not None else None
 
 
-def _allow_matching(pattern: re.Pattern[str], replacement: str) -> Callable[[str], str]:
+def _allow_text_matching(pattern: re.Pattern[str], replacement: str) -> Callable[[str], str]:
     return lambda text: text if pattern.fullmatch(text) else replacement
 
 
@@ -530,13 +530,13 @@ _MEMORY_CHANGE = re.compile(r"torch\._functorch\.config\.[a-z_]+ = (True|0\.\d+)
 
 
 _REDACTORS: dict[str, Callable[[Any], Any]] = {
-    "memory change": _allow_matching(_MEMORY_CHANGE, "torch.utils.checkpoint.checkpoint"),
+    "memory change": _allow_text_matching(_MEMORY_CHANGE, "torch.utils.checkpoint.checkpoint"),
     "numerics change": lambda text: text if all(map(_NUMERICS_CHANGE.fullmatch, text.split("; "))) else "a change",
     "answer": lambda text: text if text in {"True", "False", "None"} else "an answer",
     "op": lambda name: name if is_operation(name) else "operation",
     "op name": lambda _: "op",
     "input name": lambda _: "input",
-    "device": _allow_matching(_DEVICE, "a device"),
+    "device": _allow_text_matching(_DEVICE, "a device"),
     "dtype": lambda text: text if _DTYPE.fullmatch(text) or _is_symbolic(text) else "a type",
     "shape": lambda size: size if isinstance(size, int) or _is_symbolic(size) else "?",
     "version": _redact_release,

@@ -15,7 +15,7 @@ import msgspec
 
 from jupyter_graphbreak.analysis.functions import first_line
 from jupyter_graphbreak.analysis.python_text import trees_of
-from jupyter_graphbreak.records.records import StackEntry, original_name
+from jupyter_graphbreak.records.records import StackFrame, original_name
 from jupyter_graphbreak.report.schema import Rule, Scope, Setting
 
 if TYPE_CHECKING:
@@ -140,15 +140,15 @@ class ScopeTable:
         return self._add_scope("call", location, value=True, setting="fullgraph")
 
     def setting_in_force(
-        self, conditions: additions.Conditions, location: Location | None
+        self, context: additions.EventContext, location: Location | None
     ) -> tuple[Setting | None, str | None]:
         """Return the setting in force at an event, and a clause that explains any conflict between run and source."""
-        in_force = conditions.error_on_graph_break
-        if in_force is None and not conditions.fullgraph:
+        in_force = context.error_on_graph_break
+        if in_force is None and not context.fullgraph:
             return None, None
-        chain = self._scope_chain(conditions.scopes, conditions.whole_stack)
-        if conditions.fullgraph:
-            ident = self.add_fullgraph(conditions.fullgraph_site)
+        chain = self._scope_chain(context.scopes, context.whole_stack)
+        if context.fullgraph:
+            ident = self.add_fullgraph(context.fullgraph_site)
             return Setting(
                 value=True, rules=["fullgraph"], scope=ident, chain=[*chain, *([ident] if ident else [])]
             ), None
@@ -176,7 +176,7 @@ class ScopeTable:
             if break_id not in break_ids:
                 break_ids.append(break_id)
 
-    def _scope_chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
+    def _scope_chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackFrame]) -> list[str]:
         chain: list[str] = []
         for index, scope in enumerate(scopes):
             region_index = None
@@ -194,39 +194,41 @@ class ScopeTable:
         return chain
 
     def _find_scope(
-        self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
+        self, scope: additions.OpenScope, stack: Sequence[StackFrame], region_index: int | None, parent: str | None
     ) -> str | None:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         if wrapped is not None:
             filename, region = self._region_wrapping(site, wrapped)
-            wrapping = f"wrapped around {original_name(wrapped.name)}"
+            note_text = f"wrapped around {original_name(wrapped.name)}"
             if region is None and site is not None:  # outside the functions whose text was recorded
-                location = self._sources.entry_location(site)
-                return self._add_scope("call", location, parent, wrapping, value=value)
+                location = self._sources.stack_frame_location(site)
+                return self._add_scope("call", location, parent, note_text, value=value)
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-                return self._add_scope("call", location, parent, f"{wrapping} before watching began", value=value)
-            note = wrapping if region.form == "call" else None
+                return self._add_scope("call", location, parent, f"{note_text} before watching began", value=value)
+            note = note_text if region.form == "call" else None
             return self._add_scope(region.form, self._region_location(filename, region), parent, note, value=value)
         return self._find_with(scope, stack, region_index, parent)
 
     def _find_with(
-        self, scope: additions.OpenScope, stack: Sequence[StackEntry], region_index: int | None, parent: str | None
+        self, scope: additions.OpenScope, stack: Sequence[StackFrame], region_index: int | None, parent: str | None
     ) -> str | None:
         """Find a scope that does not wrap a function: a ``with`` block, or a call such as ``enter_context``."""
-        entered = scope.entered
-        if entered is None or entered.line is None:
+        entered_site = scope.entered
+        if entered_site is None or entered_site.line is None:
             return None
-        filename, line = entered.filename, entered.line
+        filename, line = entered_site.filename, entered_site.line
         regions = self._regions_in(filename)
         if region_index is not None:
-            lines = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
+            lines = (
+                e.line for e in reversed(stack) if _function_of(e) == _function_of(entered_site) and e.line is not None
+            )
             line = next(lines, line)
             enclosing_regions = regions.enclosing_withs(self._source_line(filename, line))
             openers = [region for region in enclosing_regions if self._opens_scope(filename, region)]
             region = openers[region_index] if len(openers) >= -region_index else None
         else:
-            region = regions.opener_at(self._source_line(filename, line), entered.column)
+            region = regions.opener_at(self._source_line(filename, line), entered_site.column)
             openers = [
                 region
                 for region in regions.enclosing_withs(self._source_line(filename, line))
@@ -237,12 +239,12 @@ class ScopeTable:
             if region is not None and region.form == "with":
                 self._opened_lines.add((filename, region.line))
         if region is None:
-            location = self._sources.location(filename, line, entered.function)
+            location = self._sources.location(filename, line, entered_site.function)
             return self._add_scope("with", location, parent, value=scope.value)
         return self._add_scope(region.form, self._region_location(filename, region), parent, value=scope.value)
 
     def _region_wrapping(
-        self, site: StackEntry | None, wrapped: additions.CodeObject | None
+        self, site: StackFrame | None, wrapped: additions.CodeObject | None
     ) -> tuple[str, Region | None]:
         """Return the file and the region that wrapped a function: the call that made the wrapper, or the decorator."""
         if site is not None and site.line is not None:
@@ -304,8 +306,8 @@ def _entered_function(scope: additions.OpenScope) -> tuple[str, str] | None:
     return _function_of(scope.entered) if scope.entered is not None else None
 
 
-def _function_of(stack_entry: StackEntry) -> tuple[str, str]:
-    return stack_entry.filename, original_name(stack_entry.function)
+def _function_of(stack_frame: StackFrame) -> tuple[str, str]:
+    return stack_frame.filename, original_name(stack_frame.function)
 
 
 def _covers(scope: Scope, location: Location | None) -> bool:

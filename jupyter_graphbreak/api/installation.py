@@ -120,8 +120,8 @@ def _check_pytorch() -> RequirementFinding:
 
 
 def _import_failure(error: BaseException, version: str | None = None) -> str:
-    installed = f"version {version}" if version else "it"
-    return f"{installed} is installed, but importing it fails with {type(error).__name__}: {_first_line(error)}"
+    subject = f"version {version}" if version else "it"
+    return f"{subject} is installed, but importing it fails with {type(error).__name__}: {_first_line(error)}"
 
 
 def _check_python() -> RequirementFinding:
@@ -147,13 +147,13 @@ def _check_cache_folder() -> RequirementFinding:
     try:
         folder = make_cache_folder()
         with tempfile.TemporaryFile(dir=folder):
-            free = shutil.disk_usage(folder).free
+            free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
         configured = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
         return RequirementFinding(what, f"{configured} cannot be written: {error.strerror or error}.", fix)
-    if free < _MIN_FREE_BYTES:
+    if free_bytes < _MIN_FREE_BYTES:
         return RequirementFinding(
-            what, f"{folder} has only {free >> 20} MB left.", "Free some space, or choose a different folder."
+            what, f"{folder} has only {free_bytes >> 20} MB left.", "Free some space, or choose a different folder."
         )
     return RequirementFinding(what, f"{folder} can be written.")
 

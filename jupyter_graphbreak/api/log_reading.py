@@ -267,7 +267,7 @@ def _read_in_parallel(
 class _Worker:
     """A process that reads logs.
 
-    It is started as a program rather than by ``multiprocessing``, which would run the caller's main module again.
+    It is started as a program, because ``multiprocessing`` would run the caller's main module again.
     """
 
     _PROGRAM = (

@@ -160,17 +160,19 @@ class Rerun:
         deadline, latest_start = _deadlines(seconds)
         costs, startups = [], []
         for entry in self._entries(latest_start, "measured"):
-            self._on_status(f"{entry.function}: running repeatedly on copies")
-            with entry.set_up(), self._note_failures(f"Measuring {entry.function}", entry), limit_time(deadline):
+            self._on_status(f"{entry.name}: running repeatedly on copies")
+            with entry.set_up(), self._note_failures(f"Measuring {entry.name}", entry), limit_time(deadline):
                 results = [
                     result for result in (self._found_remedies, self._found_recompile_remedies) if result is not None
                 ]
                 contexts = {
                     ids: context for result in results for ids, context in result.remedy_contexts(entry).items()
                 }
-                measured = measure_entry(entry, contexts, self.report, deadline=latest_start, find_cell=self._find_cell)
-                costs.append(replace(measured.cost, in_run=self._warm_calls.spread_of(entry.callable_id)))
-                startups.append(measured.startup)
+                measured_entry = measure_entry(
+                    entry, contexts, self.report, deadline=latest_start, find_cell=self._find_cell
+                )
+                costs.append(replace(measured_entry.cost, in_run=self._warm_calls.spread_of(entry.callable_id)))
+                startups.append(measured_entry.startup)
         if costs:
             first_entry = self._kept_entries.entries[0]
             cost = Cost(device_of(first_entry), backend_name(first_entry.backend), costs)
@@ -188,12 +190,12 @@ class Rerun:
         for entry in self._entries(latest_start, "checked"):
             if id(entry) not in groups:  # the entry is checked together with the first entry of its group
                 continue
-            self._on_status(f"{entry.function}: comparing compiled with eager results")
-            with entry.set_up(), self._note_failures(f"Checking {entry.function}", entry), limit_time(deadline):
+            self._on_status(f"{entry.name}: comparing compiled with eager results")
+            with entry.set_up(), self._note_failures(f"Checking {entry.name}", entry), limit_time(deadline):
                 group = groups[id(entry)]
-                checked = check_instances(group, self.report, find_cell=self._find_cell)
-                if checked.error_name is None:
-                    checks.append(replace(checked.check, calls=max(map(self._kept_entries.count_calls, group))))
+                check_result = check_instances(group, self.report, find_cell=self._find_cell)
+                if check_result.error_name is None:
+                    checks.append(replace(check_result.check, calls=max(map(self._kept_entries.count_calls, group))))
         return self._update(replace(self.report, check=checks))
 
     @_collect_faults
@@ -212,16 +214,16 @@ class Rerun:
         deadline, latest_start = _deadlines(seconds)
         entry_values = []
         for entry in self._entries(latest_start, "run operation by operation"):
-            self._on_status(f"{entry.function}: running operation by operation on copies")
+            self._on_status(f"{entry.name}: running operation by operation on copies")
             calls = self._kept_entries.count_calls(entry)
             number, entry_with_nan = self._kept_entries.call_with_nan(entry) or (1, None)
             if entry_with_nan is None and number > 1:
                 self._notes.append(
-                    f"The result of call {number} of {entry.function} contains NaN, but there was not enough memory to "
+                    f"The result of call {number} of {entry.name} contains NaN, but there was not enough memory to "
                     "keep the arguments of this call."
                 )
             observed_entry, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
-            activity = f"Recording the values of {entry.function}"
+            activity = f"Recording the values of {entry.name}"
             with entry.set_up(), self._note_failures(activity, entry), limit_time(deadline):
                 result = values_of_entry(
                     observed_entry,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak.experiments.frontends import CopiedCalls
+    from jupyter_graphbreak.experiments.frontends import ComparisonCopies
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
@@ -408,7 +408,7 @@ def compare_on_inputs(
     backend: str = "eager",
     find_cell: FindCell = cell_of_shell,
     seconds: float | None = None,
-    copies: CopiedCalls | None = None,
+    copies: ComparisonCopies | None = None,
     effects: RunEffects | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
@@ -417,7 +417,7 @@ def compare_on_inputs(
     ----------
     first_arguments, further_arguments : Arguments
         The arguments for capturing the function, and further inputs.
-    copies : CopiedCalls or None
+    copies : ComparisonCopies or None
         The copied calls that ``fn`` belongs to, if it is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
@@ -435,14 +435,14 @@ def compare_on_inputs(
     )
     deadline = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     try:
-        effect = effects.effect_of(entry.call) if effects is not None else None
+        effect = effects.effect_of(entry.function) if effects is not None else None
         with entry.set_up(), limit_time(deadline):
             if effect is not None:
                 return _stopped_comparison(entry, first_arguments, effect, find_cell)
             why_not_run = entry.why_not_run()
             if why_not_run is not None:
                 report = _empty_report(Diagnostic("warning", why_not_run))
-                return Frontends.of(frontends.frontends_without_verdicts(entry.call, first_arguments, report))
+                return Frontends.of(frontends.frontends_without_verdicts(entry.function, first_arguments, report))
             try:
                 return Frontends.of(
                     frontends.compare(fn, first_arguments, further_arguments, backend=backend, find_cell=find_cell)
@@ -465,7 +465,7 @@ def _stopped_comparison(
     from jupyter_graphbreak.experiments.frontends import frontends_without_verdicts
 
     report = _report_until_stopped(entry, effect, find_cell)[0]
-    return Frontends.of(frontends_without_verdicts(entry.call, first_arguments, report))
+    return Frontends.of(frontends_without_verdicts(entry.function, first_arguments, report))
 
 
 def _call_raises(entry: Entry) -> bool:
@@ -474,8 +474,10 @@ def _call_raises(entry: Entry) -> bool:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
     with entry.set_up(), sandbox_runs():
-        subject = Subject(entry.call, entry.arguments)
-        return run(subject.call, subject, subject.arguments or entry.arguments, runs_backward=False).error is not None
+        subject = Subject(entry.function, entry.arguments)
+        return (
+            run(subject.function, subject, subject.arguments or entry.arguments, runs_backward=False).error is not None
+        )
 
 
 def _report_until_stopped(
@@ -502,10 +504,10 @@ def _report_until_stopped(
 
     with sandbox_runs(), recorder.record(find_cell) as recording:
         recording.record_device(schema.Device("auto", default_device_name()))
-        subject = Subject(entry.call, entry.arguments)
+        subject = Subject(entry.function, entry.arguments)
         try:
-            with compile_separately(subject.call):
-                run(torch.compile(subject.call, backend="eager"), subject, subject.arguments or entry.arguments)
+            with compile_separately(subject.function):
+                run(torch.compile(subject.function, backend="eager"), subject, subject.arguments or entry.arguments)
         except TrialStoppedError:
             pass  # because of the same effect
         except Exception as error:  # noqa: BLE001 - the effect is still worth reporting

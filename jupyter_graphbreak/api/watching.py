@@ -74,7 +74,7 @@ class Run:
         return Report.of(build_report(self._recording.records_so_far()))
 
     def set_recording(self, recording: recorder.Recording) -> None:
-        """Store the recording, which has begun."""
+        """Store the recording that has begun."""
         self._recording = recording
 
     def finish(self, recording: recorder.Recording, trace_folder: Path | None, kept_run: KeptRun | None) -> None:

@@ -51,7 +51,7 @@ def _read_first_byte(path: Path) -> bytes:
 
 def _read_notebook_report(path: Path) -> Report:
     from jupyter_graphbreak.api.saved import read_notebook
-    from jupyter_graphbreak.notebook_files import UnreadableNotebook  # this imports nbformat, which takes a second
+    from jupyter_graphbreak.notebook_files import UnreadableNotebook  # importing nbformat takes a second
 
     try:
         reports = read_notebook(path)

@@ -47,7 +47,7 @@ def doctor_command(output_format: str) -> int:
 
 @contextlib.contextmanager
 def _hide_warnings() -> Iterator[None]:
-    """Hide PyTorch's warnings, which would repeat the findings between the lines of the output."""
+    """Hide PyTorch's warnings, because they would repeat the findings between the lines of the output."""
     previous_level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

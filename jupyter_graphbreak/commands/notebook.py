@@ -40,7 +40,7 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
 
     gate = Gate(SharedOptions(**shared))
     if output is not None and not execute:
-        raise click.UsageError("--output needs --execute, which makes the executed copy")
+        raise click.UsageError("--output needs --execute, which creates the executed copy")
     if output is not None and not output.resolve().parent.is_dir():
         raise click.UsageError(f"--output {output}: no such folder: {output.parent}")
     if output is not None and output.resolve() == path.resolve():

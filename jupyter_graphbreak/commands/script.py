@@ -215,7 +215,7 @@ def _run_as_main(path: str, module: str | None, *, compiles_calls: bool) -> None
 
 
 def _code_of(spec: ModuleSpec | None, filename: str) -> CodeType:
-    """Return the code of a module, which may lack source code, or of a file, which may already be bytecode."""
+    """Return the code of a module, even without source code, or of a file, even if it contains bytecode."""
     if spec is not None and isinstance(spec.loader, InspectLoader):
         code = spec.loader.get_code(spec.name)
         if code is not None:

@@ -17,7 +17,7 @@ class CompileOptions(msgspec.Struct, frozen=True):
 
     Without a backend and a mode, the backend is ``eager``: it has the same graphs and breaks as any other backend and
     the same results as eager code, and it generates no code, so compiling is fast. With ``eager_random_numbers``,
-    Inductor draws the same random numbers as eager code, which is slower.
+    Inductor draws the same random numbers as eager code, but its code is slower.
     """
 
     backend: str | None = None

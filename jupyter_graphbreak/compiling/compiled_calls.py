@@ -66,7 +66,7 @@ def _redirect_to_source_line(message: Any) -> tuple[Callable[..., None], tuple[A
     while frame is not None and frame.f_code.co_filename != message.filename:
         frame = frame.f_back
     stack = stack_of_graph_line(frame, message.lineno) if frame is not None else []
-    if frame is not None and not stack and frame.f_back is not None:  # the graph calls an operator, which warns
+    if frame is not None and not stack and frame.f_back is not None:  # the graph calls an operator that warns
         frame = frame.f_back
         stack = stack_of_graph_line(frame, frame.f_lineno)
     outer = frame.f_back if frame is not None and stack else None

@@ -141,7 +141,7 @@ def stack_of_graph_line(frame: types.FrameType, line: int) -> list[tuple[str, in
 
 
 def _entry_at_line(tb: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
-    """Return a traceback entry for a line of an inlined function, which has no frame."""
+    """Return a traceback entry for a line of an inlined function, because such a function has no frame."""
     line_range = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
     raise_statement = ast.copy_location(
         ast.Raise(ast.copy_location(ast.Name("StopIteration", ast.Load()), line_range), None), line_range

@@ -127,7 +127,10 @@ class FrontendExamination:
         self._subject = Subject(eager.fn, eager.first_input.arguments)
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
-        code_objects = [*user_code_objects(self._subject.call), _wrap_in_module(self._subject.call).forward.__code__]
+        code_objects = [
+            *user_code_objects(self._subject.function),
+            _wrap_in_module(self._subject.function).forward.__code__,
+        ]
         with separate_cache(code_objects), capture_effects() as effects, self._subject.restore_on_exit():
             try:
                 program = self._run_first_input(capture, find_cell)
@@ -147,10 +150,10 @@ class FrontendExamination:
         try:
             with (
                 self._subject.activate(),
-                prevent_effects(self._subject.call, changeable_parts=self._subject.changeable_parts),
+                prevent_effects(self._subject.function, changeable_parts=self._subject.changeable_parts),
             ):
                 arguments = self._subject.replace_with_copies(eager.first_input.arguments)
-                program = capture(self._subject.call, self._subject.copy_arguments(arguments))
+                program = capture(self._subject.function, self._subject.copy_arguments(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised_error = describe_raised(error, "capture")
             return None
@@ -207,8 +210,8 @@ class FrontendExamination:
         if expected.error is not None:
             if result.error is not None:
                 return None
-            raised = describe_raised(expected.error, "program")
-            return f"{short_repr(result.value)}, but eager code raises {raised.type}: {raised.message}"
+            raised_error = describe_raised(expected.error, "program")
+            return f"{short_repr(result.value)}, but eager code raises {raised_error.type}: {raised_error.message}"
         value_difference = describe_difference(expected.value, result.value, compares_values=self._compares_values)
         if value_difference is not None:
             return value_difference
@@ -249,11 +252,11 @@ class FrontendExamination:
             ((other, error) for other, error in self.rejected_inputs if not (has_derived_inputs and other.is_special)),
             None,
         )
-        example, raised, notes = None, self.raised_error, list(self.notes)
+        example, raised_error, notes = None, self.raised_error, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
         elif rejection is not None:
-            outcome, example, raised = "refuses", rejection[0].example, describe_raised(rejection[1], "program")
+            outcome, example, raised_error = "refuses", rejection[0].example, describe_raised(rejection[1], "program")
         elif self.rejected_inputs:
             special_input, error = self.rejected_inputs[0]
             notes.append(f"refuses {special_input.example.what}: {type(error).__name__}")
@@ -268,7 +271,7 @@ class FrontendExamination:
             breaks=None if self.raised_error is not None else summary.breaks,
             example=example,
             difference=self.difference[1] if self.difference is not None else None,
-            raised=raised,
+            raised=raised_error,
             warnings=list(dict.fromkeys(_first_sentence(w) for w in self._new_warnings if not _is_deprecation(w))),
             deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._new_warnings),
             notes=notes,
@@ -368,10 +371,10 @@ def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Fro
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[diagnostic])
 
 
-class CopiedCalls(NamedTuple):
+class ComparisonCopies(NamedTuple):
     """Copies of a function, its inputs, the memory of large tensors, and the objects that uncopied code refers to."""
 
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     inputs: list[Arguments]
     storage_copies: tuple[StorageCopy, ...]
     name_snapshot: NameSnapshot
@@ -379,9 +382,9 @@ class CopiedCalls(NamedTuple):
 
 def copy_for_comparison(
     fn: Callable[..., Any], first_arguments: Arguments, further_arguments: Sequence[Arguments]
-) -> CopiedCalls:
+) -> ComparisonCopies:
     """Copy a function with its state and inputs, to compare the front ends after the function has run."""
     memory = StorageRecorder()
     subject = Subject(uncompiled_callable(fn), first_arguments, memory)
     inputs = [subject.arguments or first_arguments, *map(subject.copy_arguments, further_arguments)]
-    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.name_snapshot())
+    return ComparisonCopies(subject.function, inputs, tuple(memory.storage_copies), subject.name_snapshot())

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.experiments.frontends import CopiedCalls
+    from jupyter_graphbreak.experiments.frontends import ComparisonCopies
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
@@ -58,18 +58,24 @@ class FrontendComparison:
         """Return a function that compares the front ends on calls, with copies of their current arguments."""
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
 
-        first, *others = _as_arguments(calls)
-        copies = copy_for_comparison(calls[0][0], first, others)
-        return lambda effects: self._compare(copies.call, copies.inputs, effects, copies)
+        first, *other_inputs = _as_arguments(calls)
+        copies = copy_for_comparison(calls[0][0], first, other_inputs)
+        return lambda effects: self._compare(copies.function, copies.inputs, effects, copies)
 
     def _compare(
-        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copies: CopiedCalls | None = None
+        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copies: ComparisonCopies | None = None
     ) -> Frontends:
         from jupyter_graphbreak.api.single_calls import compare_on_inputs
 
-        first, *others = inputs
+        first, *other_inputs = inputs
         return compare_on_inputs(
-            function, first, others, backend=self._backend, find_cell=self._cells.find, copies=copies, effects=effects
+            function,
+            first,
+            other_inputs,
+            backend=self._backend,
+            find_cell=self._cells.find,
+            copies=copies,
+            effects=effects,
         )
 
     def _evaluate_again(self, call: ast.Call) -> EvaluatedCall:
@@ -90,8 +96,8 @@ class FrontendComparison:
         try:
             with sandbox_runs():
                 subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
-                with prevent_effects(subject.call, changeable_parts=subject.changeable_parts), subject.activate():
-                    args, kwargs = subject.call()
+                with prevent_effects(subject.function, changeable_parts=subject.changeable_parts), subject.activate():
+                    args, kwargs = subject.function()
         except TrialStoppedError as stopped:
             raise UsageError(
                 f"--frontends: the arguments of {ast.unparse(call.func)} were not evaluated again, because that "

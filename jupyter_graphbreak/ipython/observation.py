@@ -82,7 +82,7 @@ class Observation:
         self.options = options
         #: The texts, before and after, of cells that were edited but not run, to try as remedies.
         self.edited_cells: Sequence[tuple[str, str]] = ()
-        #: Compares the front ends after the run, whose effects it receives.
+        #: Compares the front ends after the run; it receives the run's effects.
         self.compare: Callable[[RunEffects | None], Frontends] | None = None
         #: The report on the previous run of the cell, and the remedies of this run.
         self.previous_report: Report | None = None
@@ -160,8 +160,8 @@ class Observation:
             self._kept_run = exit_stack.enter("keeping copies of what is compiled", keep_copies, None)
         if self.options.processes:
             warn = functools.partial(self.note, "warning")
-            watching = "watching the processes that the cell starts"
-            self._trace_folder = exit_stack.enter(watching, lambda: trace_child_processes(warn), None)
+            activity = "watching the processes that the cell starts"
+            self._trace_folder = exit_stack.enter(activity, lambda: trace_child_processes(warn), None)
             exit_stack.enter("looking for earlier processes", lambda: note_earlier_processes(warn), None)
         if stance := exit_stack.enter("setting the backend", lambda: force_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')

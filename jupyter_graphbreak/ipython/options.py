@@ -141,14 +141,14 @@ def choose_device(requested: str, cuda: CudaDevices, mentioned_objects: Mapping[
     if on_cpu:
         names = f"{join_words(on_cpu, ', ', _MAX_NAMES)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
         return DeviceChoice(Device("auto", "cpu", note=f"{names}, so the code's own devices are used"))
-    default_device = f"cuda:{cuda.current}"
-    return DeviceChoice(Device("auto", default_device, cuda.names[cuda.current]), default_device)
+    default_device = f"cuda:{cuda.current_index}"
+    return DeviceChoice(Device("auto", default_device, cuda.names[cuda.current_index]), default_device)
 
 
 def _choose_cuda(requested: str, cuda: CudaDevices) -> DeviceChoice:
     if not cuda.names:
         raise ValueError(f"--device {requested}: {cuda.why_none}; use --device cpu")
-    number = int(requested.partition(":")[2] or cuda.current)
+    number = int(requested.partition(":")[2] or cuda.current_index)
     if number >= len(cuda.names):
         available = ", ".join(f"cuda:{index} {name}" for index, name in enumerate(cuda.names))
         raise ValueError(f"--device {requested}: no such device; available: {available}")

@@ -64,7 +64,7 @@ class Output:
     def _watch_for_clears(self) -> Iterator[None]:
         """Notice when the cell clears its outputs, including ours, and delay a clear that waits for the next output.
 
-        If a cell ends with ``clear_output(wait=True)``, the next output would be the report, which would clear the
+        If a cell ends with ``clear_output(wait=True)``, the next output would be the report, and it would clear the
         printed output of the cell.
         """
         session = getattr(self._shell.display_pub, "session", None)

@@ -1542,7 +1542,7 @@ CAUSES = (
 #: The known calls that break graphs. If several patterns match a line, the first entry provides the manual step.
 CALLS = (
     KnownCall(
-        # Dynamo evaluates ``%`` on the tensor while tracing, which fails. It calls ``format()`` after the graph.
+        # Dynamo evaluates ``%`` on the tensor while tracing, and that fails. It calls ``format()`` after the graph.
         pattern=r"""^[rRuU]?(["']).*\1\s*%""",
         causes=("GB0033", "GB0088", "GB0208"),
         title="Tensor or size formatted with `%`",

@@ -280,9 +280,9 @@ def _note_if_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> 
     words = [command] if isinstance(command, str | bytes) else command
     text = shlex.join(os.fsdecode(word) for word in words)
     if variables.get(_TRACE_VARIABLE) != block.folder and _PYTHON_COMMAND.search(text):
-        shortened = text if len(text) <= _MAX_COMMAND_LENGTH else f"{text[:_MAX_COMMAND_LENGTH]}..."
+        shortened_text = text if len(text) <= _MAX_COMMAND_LENGTH else f"{text[:_MAX_COMMAND_LENGTH]}..."
         difference = "a different" if _TRACE_VARIABLE in variables else "no"
         block.on_note(
             f"A process is missing because it was started with {difference} {_TRACE_VARIABLE} in its environment: "
-            f"{shortened}"
+            f"{shortened_text}"
         )

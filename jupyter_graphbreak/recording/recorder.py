@@ -1,6 +1,6 @@
 """Record what PyTorch does while some code runs in this process.
 
-The code is not changed: a handler on the logger of the structured trace collects the entries that the report needs, and
+The code is not changed: a handler on the logger of the structured trace collects the records that the report needs, and
 the hooks of :mod:`jupyter_graphbreak._torch_compat` add missing events. Both are removed at the end of the
 context, even after an error.
 """
@@ -55,7 +55,7 @@ from jupyter_graphbreak._torch_compat.threads import claim_thread
 from jupyter_graphbreak._torch_compat.toolchain import require_torch
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import is_library, library_roots, package_folders
-from jupyter_graphbreak.records.records import NEEDED_ENTRIES, Record, StackEntry, reduce_record, with_encodable_text
+from jupyter_graphbreak.records.records import NEEDED_RECORDS, Record, StackFrame, reduce_record, with_encodable_text
 from jupyter_graphbreak.records.source_texts import CellText, collect_sources
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Recording:
         try:
             context = current_compile_context()
         except Exception as error:  # noqa: BLE001 - the record is still worth keeping, outside any compilation
-            self.note_lost_entry("context", error)
+            self.note_lost_record("context", error)
         self.append(Record({addition.kind: msgspec.to_builtins(addition), **context}))
 
     def append(self, record: Record) -> None:
@@ -132,9 +132,9 @@ class Recording:
         """Add a sentence for the report's diagnostics."""
         self._append_without_context(additions.Note(level=level, message=message))
 
-    def note_lost_entry(self, kind: str, error: Exception) -> None:
-        """Add a note that an entry of the trace is missing, once per kind and error."""
-        self._note_error_once(f"An entry of the trace ({kind}) was lost: {type(error).__name__}: {error}.")
+    def note_lost_record(self, kind: str, error: Exception) -> None:
+        """Add a note that a record of the trace is missing, once per kind and error."""
+        self._note_error_once(f"A record of the trace ({kind}) was lost: {type(error).__name__}: {error}.")
 
     def note_fault(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error, once per error."""
@@ -162,8 +162,16 @@ class Recording:
     def record_error(self, error: BaseException) -> None:
         """Record the exception that ended the run."""
         stack = [
-            StackEntry(entry.filename, entry.lineno, entry.name, None, entry.colno, entry.end_colno, entry.end_lineno)
-            for entry in traceback.extract_tb(error.__traceback__)
+            StackFrame(
+                summary.filename,
+                summary.lineno,
+                summary.name,
+                None,
+                summary.colno,
+                summary.end_colno,
+                summary.end_lineno,
+            )
+            for summary in traceback.extract_tb(error.__traceback__)
         ]
         self._append_without_context(
             additions.RunEnded(
@@ -279,7 +287,7 @@ def record(
             _snapshot_earlier_code(recording.note_fault) as earlier_code,
             count_compilations(claim) as get_compilation_count,
             _attach_handler(handler := _TraceHandler(recording, claim)),
-            restrict_trace(handler, NEEDED_ENTRIES, recording.note_lost_entry, claim),
+            restrict_trace(handler, NEEDED_RECORDS, recording.note_lost_record, claim),
             watch(recording.add, recording.add_time_spent, claim) as missing_hooks,
         ):
             for sentence in missing_hooks:
@@ -319,12 +327,12 @@ def _attach_handler(handler: logging.Handler) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-#: The kinds of entries with a stack that refers to its files by number, each with the key of the stack.
+#: The kinds of records with a stack that refers to its files by number, each with the key of the stack.
 _STACK_KEYS = {"dynamo_start": "stack", "symbolic_shape_specialization": "user_stack"}
 
 
 class _TraceHandler(logging.Handler):
-    """Collects the entries of the structured trace that a report needs."""
+    """Collects the records of the structured trace that a report needs."""
 
     def __init__(self, recording: Recording, claim: Claim) -> None:
         super().__init__(logging.DEBUG)
@@ -340,7 +348,7 @@ class _TraceHandler(logging.Handler):
                 self._append_if_needed(Record(envelope, getattr(log_record, "payload", None)))
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             with contextlib.suppress(Exception):
-                self._recording.note_lost_entry("record", error)
+                self._recording.note_lost_record("record", error)
         try:
             self._recording.add_time_spent(time.perf_counter() - start)
         except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
@@ -348,7 +356,7 @@ class _TraceHandler(logging.Handler):
                 self._recording.note_fault("measuring the time of the recording", error)
 
     def _append_if_needed(self, record: Record) -> None:
-        if record.kind not in NEEDED_ENTRIES:
+        if record.kind not in NEEDED_RECORDS:
             return
         if (stack := _STACK_KEYS.get(record.kind)) is not None:
             self._append_file_names(record.data.get(stack) or ())
@@ -356,8 +364,8 @@ class _TraceHandler(logging.Handler):
 
     def _append_file_names(self, stack: Any) -> None:
         """Append the names of the files in a stack; PyTorch may have interned them before recording began."""
-        for entry in stack:
-            number = entry.get("filename")
+        for stack_frame in stack:
+            number = stack_frame.get("filename")
             if isinstance(number, int) and number not in self._named_file_numbers:
                 self._named_file_numbers.add(number)
                 name = interned_name(number)

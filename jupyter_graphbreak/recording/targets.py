@@ -99,9 +99,9 @@ def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
     functions: dict[str, tuple[str, str]] = {}
     for value in reachable_objects(*values):
         if is_instance(value, types.FunctionType) and may_be_user_defined(value):
-            for name, referenced in _globals(value).items():
-                if is_instance(referenced, types.FunctionType | types.BuiltinFunctionType):
-                    functions[name] = str(referenced.__module__), referenced.__name__
+            for name, referenced_object in _globals(value).items():
+                if is_instance(referenced_object, types.FunctionType | types.BuiltinFunctionType):
+                    functions[name] = str(referenced_object.__module__), referenced_object.__name__
     return functions
 
 
@@ -110,8 +110,8 @@ def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     objects = dict(values)
     for value in reachable_objects(*values.values()):
         if is_instance(value, types.FunctionType) and may_be_user_defined(value):
-            for name, referenced in _globals(value).items():
-                objects.setdefault(name, referenced)
+            for name, referenced_object in _globals(value).items():
+                objects.setdefault(name, referenced_object)
     return objects
 
 
@@ -150,7 +150,7 @@ def _unwrap_functools(value: Any) -> Any:
 
 
 def _proxied_objects(value: Any) -> Iterator[Any]:
-    """Yield the object that a proxy stands for, and the function that a wrapper of ``wrapt`` calls instead."""
+    """Yield the object that a proxy stands for, and the function that a ``wrapt`` wrapper calls in its place."""
     if (target := proxy_target(value)) is not None:
         yield target
         yield attribute_of(value, "_self_wrapper")
@@ -190,9 +190,9 @@ def reachable_objects(*values: Any) -> Iterator[Any]:
         elif is_instance(value, types.FunctionType):
             yield value
             if may_be_user_defined(value):
-                pending += [(referenced, depth + 1) for referenced in _references(value)]
+                pending += [(referenced_object, depth + 1) for referenced_object in _references(value)]
             elif _package_of(value) in _DECORATING_PACKAGES:
-                pending += [(referenced, depth + 1) for referenced in closure_values(value)]
+                pending += [(referenced_object, depth + 1) for referenced_object in closure_values(value)]
         elif compiled.is_torch_compile(value):
             yield value
         elif is_instance(value, type):
@@ -323,7 +323,7 @@ def may_be_user_defined(value: Any) -> bool:
 
 
 def is_user_class(class_: type) -> bool:
-    """Return whether a class is defined in the user's code, which excludes installed packages and Python."""
+    """Return whether a class is defined in the user's code, not in an installed package or in Python."""
     file = getattr(sys.modules.get(class_.__module__), "__file__", None)
     return may_be_user_defined(class_) and not is_library(file or "")
 

@@ -1,6 +1,6 @@
-"""Our additions to PyTorch's structured trace: one class for each kind of entry, named ``graphbreak_...``.
+"""Our additions to PyTorch's structured trace: one class for each kind of record, named ``graphbreak_...``.
 
-The entries have the same envelope as PyTorch's own (:class:`~jupyter_graphbreak.records.records.Record`). A recording
+The records have the same envelope as PyTorch's own (:class:`~jupyter_graphbreak.records.records.Record`). A recording
 can therefore be written to a file and read back, and other tools can read it.
 """
 
@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import Record
 
 
 class Addition(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that we add, or a part of one; ``kind`` is its name in the trace, empty for a part."""
+    """A record that we add, or a part of one; ``kind`` is its name in the trace, empty for a part."""
 
     kind: ClassVar[str] = ""
 
 
 class CodeObject(Addition, frozen=True, kw_only=True):
-    """The identity of a code object; ``id`` is its number in the process that recorded it, which is never reused."""
+    """The identity of a code object; ``id`` is its number in the recording process, which never reuses numbers."""
 
     name: str
     filename: str
@@ -40,7 +40,7 @@ class CodeObject(Addition, frozen=True, kw_only=True):
 class FullgraphSite(msgspec.Struct, frozen=True):
     """The line that calls ``torch.compile(fullgraph=True)``, and the function that it compiles."""
 
-    site: StackEntry | None = None
+    site: StackFrame | None = None
     wrapped: CodeObject | None = None
 
 
@@ -49,9 +49,9 @@ class OpenScope(Addition, frozen=True, kw_only=True):
 
     Parameters
     ----------
-    site : StackEntry or None
+    site : StackFrame or None
         The line that created the scope, if it is a decorator.
-    entered : StackEntry or None
+    entered : StackFrame or None
         The line that entered the scope.
     wrapped : CodeObject or None
         The function that the scope wraps.
@@ -62,8 +62,8 @@ class OpenScope(Addition, frozen=True, kw_only=True):
     """
 
     value: bool
-    site: StackEntry | None = None
-    entered: StackEntry | None = None
+    site: StackFrame | None = None
+    entered: StackFrame | None = None
     wrapped: CodeObject | None = None
     inside: bool = False
     generated: bool = False
@@ -82,7 +82,7 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
 
     Parameters
     ----------
-    stack : list of StackEntry
+    stack : list of StackFrame
         The Python stack at the call that made Dynamo compile, outermost first.
     module : str or None
         The class of the called module, if the code is a module's ``forward`` or a wrapper around it; or the class of
@@ -94,20 +94,20 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "graphbreak_start"
 
-    stack: list[StackEntry] = []
+    stack: list[StackFrame] = []
     module: str | None = None
     instance: int | None = None
     fullgraph_site: FullgraphSite | None = None
 
 
-class Conditions(Addition, frozen=True, kw_only=True):
+class EventContext(Addition, frozen=True, kw_only=True):
     """The location of an event, and the settings in force at that moment.
 
     Parameters
     ----------
-    stack : list of StackEntry
+    stack : list of StackFrame
         The code that Dynamo was tracing, outermost first.
-    above : list of StackEntry
+    above : list of StackFrame
         The Python stack at the call that made Dynamo compile, outermost first.
     scopes : list of OpenScope
         The open scopes, outermost first.
@@ -117,20 +117,20 @@ class Conditions(Addition, frozen=True, kw_only=True):
         The call to ``torch.compile(fullgraph=True)`` in force.
     """
 
-    stack: list[StackEntry] = []
-    above: list[StackEntry] = []
+    stack: list[StackFrame] = []
+    above: list[StackFrame] = []
     scopes: list[OpenScope] = []
     error_on_graph_break: bool | None = None
     fullgraph: bool | None = None
     fullgraph_site: FullgraphSite | None = None
 
     @property
-    def whole_stack(self) -> list[StackEntry]:
+    def whole_stack(self) -> list[StackFrame]:
         """The stack from the start of the program to the event."""
         return [*self.above, *self.stack]
 
 
-class BreakLogged(Conditions, frozen=True, kw_only=True):
+class BreakLogged(EventContext, frozen=True, kw_only=True):
     """Dynamo logs a graph break.
 
     Parameters
@@ -149,7 +149,7 @@ class BreakLogged(Conditions, frozen=True, kw_only=True):
     gb_id: str | None = None
 
 
-class FrameFailed(Conditions, frozen=True, kw_only=True):
+class FrameFailed(EventContext, frozen=True, kw_only=True):
     """An exception stops the compilation of a frame; if ``raised`` is true, the exception reaches the user."""
 
     kind: ClassVar[str] = "graphbreak_failure"
@@ -169,7 +169,7 @@ class FrameGivenUp(Addition, frozen=True, kw_only=True):
 
 
 class RegistryEntry(msgspec.Struct, frozen=True):
-    """An entry of PyTorch's registry of graph breaks."""
+    """An item of PyTorch's registry of graph breaks."""
 
     gb_type: str | None = None
     gb_id: str | None = None
@@ -177,7 +177,7 @@ class RegistryEntry(msgspec.Struct, frozen=True):
     hints: list[str] = []
 
 
-class FrameRefused(Conditions, frozen=True, kw_only=True):
+class FrameRefused(EventContext, frozen=True, kw_only=True):
     """Dynamo refuses to compile a frame, without even beginning.
 
     Parameters
@@ -224,7 +224,7 @@ class FrameSkipped(CodeObject, frozen=True, kw_only=True):
     kind: ClassVar[str] = "graphbreak_skip"
 
     reason: str
-    above: list[StackEntry] = []
+    above: list[StackFrame] = []
     is_compiled_in_place: bool = False
 
 
@@ -237,7 +237,7 @@ class CompiledAgain(Addition, frozen=True, kw_only=True):
         The name of the function, or of the class of the module.
     is_module, stays_module : bool
         Whether the argument was a module, and whether the result is one.
-    site : StackEntry or None
+    site : StackFrame or None
         The line of the call.
     """
 
@@ -246,7 +246,7 @@ class CompiledAgain(Addition, frozen=True, kw_only=True):
     name: str
     is_module: bool = False
     stays_module: bool = False
-    site: StackEntry | None = None
+    site: StackFrame | None = None
 
 
 #: The prefix that the wrapper of a compiled module adds to the names of its parameters.
@@ -262,7 +262,7 @@ class CompiledSaved(Addition, frozen=True, kw_only=True):
         Whether the module itself was pickled.
     is_part : bool
         Whether only a part of the saved module is compiled, not the module itself.
-    site : StackEntry or None
+    site : StackFrame or None
         The line that saves the module.
     """
 
@@ -270,7 +270,7 @@ class CompiledSaved(Addition, frozen=True, kw_only=True):
 
     is_module: bool = False
     is_part: bool = False
-    site: StackEntry | None = None
+    site: StackFrame | None = None
 
 
 class ResumeCreated(CodeObject, frozen=True, kw_only=True):
@@ -324,9 +324,9 @@ class AnswerDiffers(Addition, frozen=True, kw_only=True):
         The function that the program calls.
     compiled, eager : str
         The result while Dynamo traces, and the result without ``torch.compile``.
-    call : StackEntry
+    call : StackFrame
         The location of the call.
-    branch : StackEntry or None
+    branch : StackFrame or None
         The location of the test that depends on the result; ``None`` for the call itself.
     lines, skipped : list of int
         The lines in the file of the test that were traced only because of the result, and the lines that only
@@ -338,8 +338,8 @@ class AnswerDiffers(Addition, frozen=True, kw_only=True):
     question: str
     compiled: str
     eager: str
-    call: StackEntry
-    branch: StackEntry | None = None
+    call: StackFrame
+    branch: StackFrame | None = None
     lines: list[int] = []
     skipped: list[int] = []
 
@@ -429,7 +429,7 @@ class RunEnded(Addition, frozen=True, kw_only=True):
     status: Literal["error", "interrupted"]
     type: str
     message: str
-    stack: list[StackEntry] = []
+    stack: list[StackFrame] = []
 
 
 class SegmentText(msgspec.Struct, frozen=True):
@@ -537,7 +537,7 @@ _A = TypeVar("_A", bound=Addition)
 
 
 def read_addition(record: Record) -> Addition | None:
-    """Return an entry as an instance of its class of additions; ``None`` for one of PyTorch's own entries.
+    """Return a record as an instance of its class of additions; ``None`` for one of PyTorch's own records.
 
     Raises
     ------

@@ -104,10 +104,10 @@ def unwrap(value: Any) -> Any:
     return value
 
 
-def globals_of(call: Any) -> dict[str, Any] | None:
+def globals_of(function: Any) -> dict[str, Any] | None:
     """Return the globals of the function inside a callable's wrappers, such as ``torch.no_grad()``; ``None`` if none.
 
     The wrapper of a library has the globals of the library.
     """
-    function = unwrap(getattr(call, "__func__", call))
-    return getattr(function, "__globals__", None)
+    innermost_function = unwrap(getattr(function, "__func__", function))
+    return getattr(innermost_function, "__globals__", None)

@@ -63,8 +63,8 @@ def _module_path(roots: tuple[str, ...], source_package_folders: tuple[str, ...]
     match = _STANDARD_LIBRARY.search(path)
     if match is not None and match["top"] in sys.stdlib_module_names:
         return match["module"]
-    generated = _GENERATED_MODULE.search(path)
-    return generated["module"].replace(".", "/") + ".py" if generated is not None else None
+    match = _GENERATED_MODULE.search(path)
+    return match["module"].replace(".", "/") + ".py" if match is not None else None
 
 
 def as_folder(path: str) -> str:

@@ -1,6 +1,6 @@
-"""Records: entries of PyTorch's structured trace, as they were written, and functions that parse parts of them.
+"""Records of PyTorch's structured trace, as they were written, and functions that parse parts of them.
 
-A record is one entry of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` passes to
+A record is one item of the trace that ``TORCH_TRACE`` writes to disk and that the logger ``torch.__trace`` passes to
 handlers: a JSON envelope and, for some kinds, a text payload. :mod:`jupyter_graphbreak.recording.recorder` adds the
 events that the trace lacks as further records with the same envelope and names that begin with ``graphbreak_``
 (:mod:`jupyter_graphbreak.records.additions`). The envelope is documented in ``torch/_logging/_internal.py``
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _TRACE_ENTRY = re.compile(r'^[ \t]*File "(.{1,4096})", line (\d{1,9}), in (.{1,4096})$', re.MULTILINE)
 _RESUME_NAME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
 
-#: The entries of PyTorch's trace that a report needs.
-NEEDED_ENTRIES = frozenset(
+#: The records of PyTorch's trace that a report needs.
+NEEDED_RECORDS = frozenset(
     {
         "artifact:aotautograd_cache_bypass",
         "artifact:aotautograd_cache_hit",
@@ -109,8 +109,8 @@ class ExpressionSpan(NamedTuple):
     end_line: int | None = None
 
 
-class StackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of a stack. In JSON, it is a list of the values of its fields; the last values may be missing.
+class StackFrame(msgspec.Struct, frozen=True, array_like=True):
+    """One frame of a Python stack. In JSON, it is a list of the values of its fields; the last values may be missing.
 
     Parameters
     ----------
@@ -139,12 +139,12 @@ class StackEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One entry of the structured trace.
+    """One record of the structured trace.
 
     Parameters
     ----------
     envelope : dict
-        The JSON object of the entry: one key is its kind, with the metadata as the value; the other keys describe its
+        The JSON object of the record: one key is its kind, with the metadata as the value; the other keys describe its
         origin (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
     payload : str or None
         The text that follows the envelope, if any.
@@ -155,7 +155,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """The name of the entry, such as ``"dynamo_start"``; for an artifact, ``"artifact:NAME"``."""
+        """The name of the record, such as ``"dynamo_start"``; for an artifact, ``"artifact:NAME"``."""
         kind = next((key for key in self.envelope if key not in _CONTEXT_KEYS), "")
         if kind == "artifact":
             data = self.data
@@ -164,12 +164,12 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def data(self) -> Any:
-        """The metadata of the entry; an empty dict if there is none."""
+        """The metadata of the record; an empty dict if there is none."""
         return next((value for key, value in self.envelope.items() if key not in _CONTEXT_KEYS), {})
 
     @property
     def compile_key(self) -> CompileKey | None:
-        """The compile id of the entry; ``None`` for entries outside any compilation."""
+        """The compile id of the record; ``None`` for records outside any compilation."""
         frame, compile_id = self.envelope.get("frame_id"), self.envelope.get("frame_compile_id")
         if frame is None or compile_id is None:
             return None
@@ -177,7 +177,7 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def attempt(self) -> int:
-        """The number of times that Dynamo restarted the frame before this entry; 0 if the entry does not contain it."""
+        """The number of times that Dynamo restarted the frame before this record; 0 if the record lacks it."""
         return int(self.envelope.get("attempt") or 0)
 
 
@@ -256,9 +256,9 @@ def _escape_surrogates(value: Any) -> Any:
     return value
 
 
-def read_stack(text: str) -> list[StackEntry]:
-    """Return the entries of a traceback in Python's format, outermost first."""
-    return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
+def read_stack(text: str) -> list[StackFrame]:
+    """Return the frames of a traceback in Python's format, outermost first."""
+    return [StackFrame(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
 
 
 def read_recompile_reasons(payload: str) -> list[str]:
@@ -283,13 +283,13 @@ _GUARD_LOCATION = re.compile(
 )
 
 
-def parse_guard_location(reason: str) -> StackEntry | None:
+def parse_guard_location(reason: str) -> StackFrame | None:
     """Return the line of a guard from the comment at its end, with the end of the file's path.
 
     Returns ``None`` if the line is unknown, or if no line causes the guard.
     """
     match = _GUARD_LOCATION.search(reason)
-    return StackEntry(match["path"], int(match["line"]), match["function"]) if match is not None else None
+    return StackFrame(match["path"], int(match["line"]), match["function"]) if match is not None else None
 
 
 #: The module that defines the objects which replace open files and similar objects in a trial.
@@ -309,7 +309,7 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
     return function == "__torch_function__" or module_path.startswith("torch/_dynamo/polyfills/")
 
 
-def strip_inserted_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
+def strip_inserted_frames(stack: list[StackFrame], packages: PackagePaths) -> list[StackFrame]:
     """Return a stack without the inserted frames at its end; if it contains no other frames, return it unchanged."""
     end = len(stack)
     while end and is_inserted_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):

@@ -55,7 +55,7 @@ def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True)
 def atomic_replacement(path: str | Path) -> Iterator[Path]:
     """Yield the path of a temporary file, which replaces the file at ``path`` when the context ends without an error.
 
-    The new file is complete on disk before it replaces the old one, whose permissions it gets. If the path is a
+    The new file is complete on disk before it replaces the old one, and gets its permissions. If the path is a
     symbolic link, the target of the link is replaced.
     """
     target = Path(os.path.realpath(path))

@@ -17,7 +17,7 @@ from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import SegmentText, SourceRecorded
 from jupyter_graphbreak.records.package_paths import is_library, package_paths
 from jupyter_graphbreak.records.records import (
-    StackEntry,
+    StackFrame,
     original_name,
     parse_guard_location,
     read_recompile_reasons,
@@ -88,7 +88,7 @@ def collect_sources(
     for record in records:
         mentions = itertools.chain(
             _mentions(record, is_given_up=record.compile_key in keys_without_code),
-            _mentions_in_entry(record, file_names, list(lines)),
+            _mentions_in_record(record, file_names, list(lines)),
         )
         for filename, line, function, role in mentions:
             if line is None:
@@ -169,41 +169,43 @@ def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
         case additions.CompiledForReport(filename=str(filename), line=int(line)):
             yield _Mention(filename, line, "<module>", "other")
         case additions.ScopeOpened():
-            yield from _entry_mentions((addition.site, addition.entered), "event")
+            yield from _stack_frame_mentions((addition.site, addition.entered), "event")
             yield from _code_mentions(addition.wrapped)
         case additions.AnswerDiffers():
-            yield from _entry_mentions((addition.call, addition.branch), "event")
+            yield from _stack_frame_mentions((addition.call, addition.branch), "event")
         case additions.GraphStacks():
             for trace in addition.stacks:
-                yield from _entry_mentions(read_stack(trace), "other")
+                yield from _stack_frame_mentions(read_stack(trace), "other")
         case additions.RunEnded():
-            yield from _entry_mentions(addition.stack, "other")
+            yield from _stack_frame_mentions(addition.stack, "other")
         case _:
             return
 
 
-def _mentions_in_entry(record: Record, file_names: Mapping[int, str], known_files: Sequence[str]) -> Iterator[_Mention]:
-    """Yield the lines that created guards, as PyTorch's own entries mention them.
+def _mentions_in_record(
+    record: Record, file_names: Mapping[int, str], known_files: Sequence[str]
+) -> Iterator[_Mention]:
+    """Yield the lines that created guards, as PyTorch's own records mention them.
 
     ``file_names`` maps the numbers in the trace to file names. ``known_files`` are those that earlier records mention.
     """
     if record.kind == "symbolic_shape_specialization":
-        yield from _entry_mentions(_specializing_entries(record, file_names), "event")
+        yield from _stack_frame_mentions(_specializing_frames(record, file_names), "event")
     elif record.kind == "artifact:recompile_reasons":
         for reason in read_recompile_reasons(record.payload or ""):
             stack = read_stack(reason)
             if not stack and (location := parse_guard_location(reason)) is not None:
                 files = [filename for filename in known_files if filename.endswith(location.filename)]
-                stack = [StackEntry(files[0], location.line, location.function)] if len(files) == 1 else []
-            yield from _entry_mentions(stack[-1:], "event")
+                stack = [StackFrame(files[0], location.line, location.function)] if len(files) == 1 else []
+            yield from _stack_frame_mentions(stack[-1:], "event")
 
 
-def _specializing_entries(record: Record, file_names: Mapping[int, str]) -> list[StackEntry]:
+def _specializing_frames(record: Record, file_names: Mapping[int, str]) -> list[StackFrame]:
     """Return a list with the line that turns a size into a constant; empty if the record has an unexpected form."""
     with contextlib.suppress(KeyError, TypeError):
         stack = [
-            StackEntry(file_names[entry["filename"]], entry["line"], entry["name"])
-            for entry in record.data["user_stack"] or []
+            StackFrame(file_names[stack_frame["filename"]], stack_frame["line"], stack_frame["name"])
+            for stack_frame in record.data["user_stack"] or []
         ]
         return strip_inserted_frames(stack, package_paths())[-1:]
     return []
@@ -215,24 +217,24 @@ def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> I
     if isinstance(frame, additions.FrameRefused):
         yield from _code_mentions(frame.wrapped)
     if frame.fullgraph_site is not None:
-        yield from _entry_mentions((frame.fullgraph_site.site,), "event")
+        yield from _stack_frame_mentions((frame.fullgraph_site.site,), "event")
         yield from _code_mentions(frame.fullgraph_site.wrapped)
 
 
 def _event_mentions(event: additions.BreakLogged | additions.FrameFailed, *, is_given_up: bool) -> Iterator[_Mention]:
     stack = event.whole_stack
-    event_entries: list[StackEntry] = stack[-1:]
+    event_frames: list[StackFrame] = stack[-1:]
     if is_given_up:  # the blocks of the function on which Dynamo gave up explain the reason
-        event_entries = [*event.stack[:1], *event_entries]
-    for entry in stack:
-        is_event = any(entry is event_entry for event_entry in event_entries)
-        yield from _entry_mentions((entry,), "event" if is_event else "other")
+        event_frames = [*event.stack[:1], *event_frames]
+    for stack_frame in stack:
+        is_event = any(stack_frame is event_frame for event_frame in event_frames)
+        yield from _stack_frame_mentions((stack_frame,), "event" if is_event else "other")
 
 
-def _entry_mentions(entries: Iterable[StackEntry | None], role: MentionRole) -> Iterator[_Mention]:
-    for entry in entries:
-        if entry is not None:
-            yield _Mention(entry.filename, entry.line, entry.function, role)
+def _stack_frame_mentions(stack_frames: Iterable[StackFrame | None], role: MentionRole) -> Iterator[_Mention]:
+    for stack_frame in stack_frames:
+        if stack_frame is not None:
+            yield _Mention(stack_frame.filename, stack_frame.line, stack_frame.function, role)
 
 
 def _code_mentions(code: additions.CodeObject | None) -> Iterator[_Mention]:

@@ -19,8 +19,8 @@ _COMPREHENSIONS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>
 def functions_worth_counting(report: Report, functions: Collection[Skipped]) -> list[Skipped]:
     """Return the eager functions that matter to a reader.
 
-    Functions of Python's standard library, which compute nothing with tensors, are left out, as is a comprehension
-    inside a function that is returned.
+    Functions of Python's standard library, which compute nothing with tensors, are left out, and so are comprehensions
+    inside a function that is itself in the result.
     """
     standard_library = {
         source.id

@@ -74,8 +74,10 @@ def open_trace(
         file.seek(0)
         stream = _add_buffer(_CountingReader(file, on_read))
         if magic.startswith(_GZIP_MAGIC):
-            unpacked = gzip.GzipFile(fileobj=stream)  # it has its own buffer, so data before a damaged part is not lost
-            yield cast("BinaryIO", _LimitedReader(unpacked, _max_size(file, limits)))
+            unpacked_file = gzip.GzipFile(
+                fileobj=stream
+            )  # it has its own buffer, so data before a damaged part is not lost
+            yield cast("BinaryIO", _LimitedReader(unpacked_file, _max_size(file, limits)))
         elif magic == _ZSTD_MAGIC:
             reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
             yield cast("BinaryIO", _LimitedReader(_add_buffer(reader, _ZSTD_BLOCK_SIZE), _max_size(file, limits)))

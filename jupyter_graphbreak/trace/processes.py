@@ -10,7 +10,7 @@ import msgspec
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import ResumedAt, read_addition
 from jupyter_graphbreak.records.records import (
-    NEEDED_ENTRIES,
+    NEEDED_RECORDS,
     CompileTime,
     Record,
     compile_time,
@@ -109,7 +109,7 @@ def _validate(record: Record) -> Record | None:
         return None
 
 
-_REQUESTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
+_REQUESTED_ENTRIES = NEEDED_RECORDS | {"artifact:torch_version", "str"}
 #: To limit memory, graphs are listed without operations after this many characters of code in total.
 _MAX_TOTAL_CODE_LENGTH = 24 << 20
 #: Longer messages are cut; PyTorch's messages about breaks and errors, with their stacks, are shorter.

@@ -174,7 +174,7 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
     decisions = [] if remedies.why_untried and advice_for_break(report, break_) else remedies.decisions
     decisions_once = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
     untried_reason = why_untried(report, remedies)
-    untried = (
+    untried_lines = (
         wrap(
             "not tried: ",
             _advice_or_reference(
@@ -186,7 +186,7 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
     )
     trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decisions_once), number)
     no_trials = [] if remedies.why_untried else [f"{INDENT}tried: nothing, no known remedy applies"]
-    return [*untried, *trials] or no_trials
+    return [*untried_lines, *trials] or no_trials
 
 
 def remedy_lines_of_function(report: Report, eager_function: Skipped) -> list[str]:
@@ -196,7 +196,7 @@ def remedy_lines_of_function(report: Report, eager_function: Skipped) -> list[st
 
 
 def compatible_remedy_lines(report: Report) -> list[str]:
-    """Return lines on the remedies that can be applied together; none for a single one, which the verdict mentions."""
+    """Return lines on remedies that can be applied together; none for one remedy, because the verdict mentions it."""
     chosen_remedies = compatible_remedies(report)
     if len(chosen_remedies) < 2:  # noqa: PLR2004
         return []
@@ -342,7 +342,7 @@ def summary_line(report: Report) -> str:
 
 
 def _figures_line(report: Report) -> list[str]:
-    """Return the line of figures in a list, which is empty if there is nothing to count."""
+    """Return a list with the line of figures; an empty list if there is nothing to count."""
     return wrap("", " | ".join(figures(report)), "") if report.frames or report.breaks or report.skipped else []
 
 

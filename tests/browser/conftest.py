@@ -110,7 +110,7 @@ class PageUnderTest:
         self.page.evaluate("() => new Promise(resolve => setTimeout(resolve, 300))")
         if self.page.evaluate("() => !('axe' in window)"):
             self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        # Leave out the results of passed rules and the CSS selectors of elements, which take time.
+        # Leave out the results of passed rules and the elements' CSS selectors, because they take time.
         options = {"resultTypes": ["violations"], "selectors": False}
         violations = self.page.evaluate(
             "([within, options]) => axe.run(within, options).then(results => results.violations)", [within, options]

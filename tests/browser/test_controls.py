@@ -16,7 +16,7 @@ from tests.browser.test_panel import panel, row, rows, show_panel, wait_for_line
 from tests.browser.test_reading import SELECTED_CLASS, cell_contents, keys_for_element, press
 from tests.browser.test_remedies import SWITCH_CELL
 from tests.support.lab_server import report_cell
-from tests.support.sample_reports import big_report, everything, hostile_report, remedies, two_breaks
+from tests.support.sample_reports import big_report, hostile_report, remedies, report_with_everything, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def click_corner(page: Page, element: Locator) -> None:
 
 @pytest.mark.parametrize("trusted", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_keys_after_a_click_on_a_plain_area_stay_in_the_report(open_page: Open, lab: Lab, *, trusted: bool) -> None:
-    lab.save("plain-areas", "x = 1", everything(), "y = 2")
+    lab.save("plain-areas", "x = 1", report_with_everything(), "y = 2")
     page = open_in_lab(open_page, lab, "plain-areas", kernel=True).page
     report = live_report(page) if trusted else page.locator(".graphbreak")
     cells_before = cell_contents(page)
@@ -91,7 +91,7 @@ def links_of_all_kinds(report: Locator, tab: Locator) -> Iterator[tuple[Locator,
 
 def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
     """A link moves the cursor to a line of the cell, or shows a line of a different source. The focus is never lost."""
-    lab.save("links", "x = 1", everything(), "y = 2")
+    lab.save("links", "x = 1", report_with_everything(), "y = 2")
     tested_page = open_in_lab(open_page, lab, "links")
     page = tested_page.page
     report = live_report(page)

@@ -89,7 +89,7 @@ def wait_for_line(page: Page, cell: int, line: int) -> None:
 
 
 def edit_notebook(page: Page, script: str) -> None:
-    """Run JavaScript that changes the current notebook, whose shared model it knows as `notebook`."""
+    """Run JavaScript that changes the current notebook. The variable `notebook` is its shared model."""
     page.evaluate(f"() => {{ const notebook = jupyterapp.shell.currentWidget.model.sharedModel; {script} }}")
 
 

@@ -14,7 +14,7 @@ from jupyter_graphbreak.results import Report
 from tests.browser.pages import menu_button, open_in_lab, run_all, start_command, trust, wait_for_kernel
 from tests.browser.test_marks import cell, line
 from tests.browser.test_panel import row, show_panel
-from tests.support.sample_reports import big_report, everything, failed_run, two_breaks
+from tests.support.sample_reports import big_report, failed_run, report_with_everything, two_breaks
 from tests.unit.views.test_words import library_report
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_a_report_has_few_tab_stops_and_arrow_keys_move_within_them(open_report:
 
 
 def test_arrow_keys_skip_folded_parts(open_report: Open) -> None:
-    page = open_report(everything()).page
+    page = open_report(report_with_everything()).page
     card = page.locator(".gb-item[id$='-b1'] > details")
     card.locator("summary").first.focus()
     page.keyboard.press("Enter")
@@ -187,7 +187,7 @@ _NUMBER_KINDS = """report => {
 
 @pytest.mark.slow
 def test_no_key_pressed_in_a_report_reaches_the_notebook(open_page: Open, lab: Lab) -> None:
-    lab.save("safe", "x = 1", everything(), "y = 2")
+    lab.save("safe", "x = 1", report_with_everything(), "y = 2")
     page = open_in_lab(open_page, lab, "safe", kernel=True).page
     trust(page)
     contents_before = cell_contents(page)

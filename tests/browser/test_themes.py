@@ -12,7 +12,7 @@ from jupyter_graphbreak.views.html.job import render_job_page
 from tests.browser.pages import open_in_lab, switch_theme, trust
 from tests.browser.test_panel import show_panel
 from tests.support.lab_server import job_cell
-from tests.support.sample_reports import everything, failed_run, job
+from tests.support.sample_reports import failed_run, job, report_with_everything
 from tests.support.sampling import sample_parameters
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def unfold(within: Locator) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_no_theme_of_jupyterlab_causes_a_serious_violation(open_page: Open, lab: Lab) -> None:
-    lab.save("themes", everything(), failed_run(), job_cell(job(), 3))
+    lab.save("themes", report_with_everything(), failed_run(), job_cell(job(), 3))
     tested_page = open_in_lab(open_page, lab, "themes")
     page = tested_page.page
     trust(page)
@@ -78,7 +78,7 @@ def test_no_theme_of_jupyterlab_causes_a_serious_violation(open_page: Open, lab:
 
 @pytest.mark.parametrize("scheme", sample_parameters(["light", "dark", "forced"], 3))
 def test_a_saved_page_has_no_serious_violation(open_report: Open, scheme: str) -> None:
-    tested_page = open_report(everything(), scheme="light" if scheme == "forced" else scheme)
+    tested_page = open_report(report_with_everything(), scheme="light" if scheme == "forced" else scheme)
     if scheme == "forced":
         tested_page.page.emulate_media(forced_colors="active")
     assert tested_page.serious_violations("html") == []

@@ -47,7 +47,7 @@ def report_bundles(notebook: NotebookNode) -> list[dict[str, Any]]:
 
 
 def text_of(html: str) -> str:
-    """Return the text of HTML without its tags, which nbconvert rewrites."""
+    """Return the text of HTML without its tags, because nbconvert rewrites them."""
     return unescape(re.sub(r"<[^>]*>", "", html))
 
 

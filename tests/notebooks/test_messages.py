@@ -31,10 +31,10 @@ def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 
 def _forbidden_recompile() -> None:
-    call = _compile(lambda x: x + 1)
-    call(X)
+    compiled_function = _compile(lambda x: x + 1)
+    compiled_function(X)
     with torch.compiler.set_stance("fail_on_recompile"):
-        call(torch.ones(3, 2))
+        compiled_function(torch.ones(3, 2))
 
 
 def _unknown_stance() -> None:

@@ -147,7 +147,7 @@ my error message is in no table | errors#which-kind-of-error-is-it | from user c
 whose fault is an InductorError? | errors#which-kind-of-error-is-it | backend="aot_eager"
 torch.compile from several threads | errors#several-threads | before the threads start
 jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
-which file does tlparse take? | logs#which-file-does-tlparse-take | one file
+which file does tlparse take? | logs#which-file-does-tlparse-take | tlparse FILE
 tlparse of all ranks | logs#which-file-does-tlparse-take | --all-ranks-html
 TORCHDYNAMO_VERBOSE | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | inside Dynamo
 what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-from | a recompile of it
@@ -155,7 +155,7 @@ which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-
 does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
 results differ from eager, dropout differs | cost#results-that-differ | same copies
 os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | above the first one
-tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
+tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | across all tests
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
@@ -200,7 +200,7 @@ CustomTensor(self.weight.data) in forward fails | messages#while-dynamo-traces |
 fake tensor: attempting to expand a dimension | messages#fake-tensors-types-devices | follows *got*
 weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
 SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different path
-no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
+no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was created after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#once-for-each-kind-a-mode-a-type-a-state | hotswap_adapter
 Tensor subclass with a __new__ of its own | traced#sparse-nested-quantized-tensors-subclasses | call `super()`
@@ -210,7 +210,7 @@ assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | re
 record a Slurm job | recipes#record-and-read-a-slurm-job | TORCH_TRACE
 nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSources
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
-UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | no operand returned unchanged
+UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | or return one unchanged
 There was no fake impl registered for my operator | messages_kernels#custom-operators-fake-kernels | register_fake
 Could not run 'my::op' from the 'Meta' backend | messages_kernels#custom-operators-fake-kernels | register_fake
 opcheck: Argument x is not defined as mutable | messages_kernels#custom-operators-the-definition | mutates_args
@@ -279,7 +279,7 @@ ContextVar.get breaks the graph | causes/gb0156 | pass the value
 Trainer with a compiled model: no metrics | libraries#transformers | The batch received was empty
 Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
-LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | drawn on every call
+LayerDrop: is the random choice fixed? | cost#random-numbers-and-dropout | draw a number on every call
 rows differ with the size of the batch | cost#results-that-differ | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
@@ -328,7 +328,7 @@ torch.compiler.disable on a hook with module.compile() | training#a-hook-that-ne
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
 OneCycleLR compiles the step again | recompiles#a-learning-rate-that-changes | cycle_momentum=False
 functions made by exec() reach the limit | recompiles#instances-share-one-count | creates has its own code
-strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is an error, a break after it is not
+strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | but a break after it is not
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
 items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | needs the value
@@ -384,7 +384,7 @@ key in dict compiles again for each length | causes/recompile-dict-keys | is not
 fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list
 DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
 create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
-knn_graph in a compiled model | libraries#graph-networks-pyg-dgl | make the edges before
+knn_graph in a compiled model | libraries#graph-networks-pyg-dgl | compute the edges before
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
 with torch.cuda.device(x.device.index) | causes/gb0142#with-torch-device | has a rule for
 time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
@@ -466,7 +466,7 @@ encode() of sentence-transformers is not compiled | libraries#sentence-transform
 print in a forward hook | training#a-hook-that-never-runs | is split there
 breaks by reason | logs#counters-of-zero-prove-nothing | of this process
 NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-with-gradients | wrap_numpy
-CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break holds
+CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break keeps
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
@@ -487,7 +487,7 @@ pickle a compiled method | in_a_notebook#torch-save-and-pickle-of-a-compiled-mod
 spawn: convert_frame | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | new process
 flex_attention recompiles for each length | libraries#flex-attention-block-masks | once more for the second
 is my block mask valid for shorter inputs | libraries#flex-attention-block-masks | a mask is for one length
-create_block_mask out of memory | libraries#flex-attention-block-masks | makes the whole mask first
+create_block_mask out of memory | libraries#flex-attention-block-masks | builds the full mask
 OmegaConf attributes break the graph | libraries#omegaconf-hydra | without a break
 mixture of experts, tolist of counts | fullgraph | x.split(counts.tolist())
 if rows.numel() > 0 in a loop over experts | fullgraph | an empty `rows` does no harm
@@ -530,11 +530,11 @@ a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thr
 recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | has its own thread
 dynamic=True recompiles an RNN | recompiles#it-still-compiles-for-each-length | compile the body
 GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
-what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | are `TORCH_LOGS=recompiles`
+what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | `TORCH_LOGS=recompiles`
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
-nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is rejected as well
+nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is also rejected
 a custom operator resizes an argument | escape_hatches#rules-for-custom-operators-and-what-they-cost | silently keep
 torch.cond with integers and dynamic=True | messages#while-dynamo-traces | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
@@ -550,7 +550,7 @@ x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argma
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
 an error in the second run only, cache | messages_kernels#files-and-caches | delete the folder
-AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs each hit
+AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | see each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#training-code-that-was-run | around a break
@@ -581,7 +581,7 @@ the mark is lost | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | do
 does PyTorch pad to buckets? | recompiles#pad-or-let-the-sizes-vary | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
-Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | in the version of your Python
+Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | the headers of your Python version
 cannot find -lcuda in WSL | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
@@ -622,7 +622,7 @@ vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
 stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
 load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
 can unsloth's compiling be switched off? | libraries#i-never-called-torch-compile | UNSLOTH_COMPILE_DISABLE=1
-xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
+xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the FlashAttention kernel
 an operator of TORCH_LIBRARY breaks | escape_hatches#rules-for-custom-operators-and-what-they-cost | CompositeImplicitAutograd
 SingleProcess AUTOTUNE benchmarking takes | messages_warnings#kernels-autotuning | lists the kernels that it timed
 max-autotune is slower than the default | cost#which-mode | usually to blame
@@ -654,7 +654,7 @@ RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
 index out of bounds: 0 <= tmp7 < 3L | messages_kernels#inductor-generated-code | cross_entropy
 Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages_kernels#triton-and-the-gpu | --gpu-only
 ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
-CompiledKernel has no attribute launch_enter_hook | in_a_notebook#triton-its-version-its-files | one that is too new
+CompiledKernel has no attribute launch_enter_hook | in_a_notebook#triton-its-version-its-files | Triton is too new
 tcc.exe returned non-zero exit status 1 | in_a_notebook#a-compiler-on-windows | include
 torch.compile inside a custom operator | escape_hatches#rules-for-custom-operators-and-what-they-cost | call a compiled function
 mixed precision in an autograd.Function: custom_fwd | training#a-custom-autograd-function | custom_bwd
@@ -798,7 +798,7 @@ OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-r
 vLLM: the first request has a high TTFT | libraries#vllm-sglang | before users do
 vLLM on a CPU uses few cores | libraries#vllm-sglang | delete the folder
 warming up Whisper takes 10 minutes | where_to_compile#generate | records none
-uv venv: Python.h not found | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brings its headers
+uv venv: Python.h not found | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | includes its headers
 the example of PyG gains 4 percent | libraries#graph-networks-pyg-dgl | gains little
 a speech model with varying lengths gets slower | cost#slower-than-eager-how-to-read-the-figures | for any size
 compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of set to `None`
@@ -832,7 +832,7 @@ RecursionError with a __getattr__ of mine | messages#messages-that-only-older-re
 torch.compile(F.layer_norm) AssertionError | messages#messages-that-only-older-releases-raise | silu
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
-dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
+dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | creates a symbol
 the experts of a MoE use tolist() | fullgraph | compute every expert
 channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
@@ -869,7 +869,7 @@ Operator aten.ne.Tensor: no sharding strategy (FSDP) | messages_training#fsdp-dt
 not register a meta kernel directly | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 We should not register a meta kernel | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside the part that PyTorch
-torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
+torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | attempt to capture
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
 flex_attention: KeyError for a mask made of a tensor | libraries#messages-of-flex-attention | index the tensor once
 Error in dlopen of model.so, undefined symbol | messages_export#aotinductor-aot-compile-files | different libtorch
@@ -907,15 +907,15 @@ replace a layer after torch.compile | training#before-or-after-to-load-state-dic
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value causes a compilation
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
 model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
-cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | has its effect there as well
+cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | also has an effect there
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
 how slow is a custom_op? | escape_hatches#rules-for-custom-operators-and-what-they-cost | 12 µs
 the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
 some steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
-the DataLoader gets slow while compiling | compile_time#worker-processes | less the workers of
+the DataLoader gets slow while compiling | compile_time#worker-processes | minus the number of
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
-compile a ControlNet | libraries#diffusers | in every step as well
+compile a ControlNet | libraries#diffusers | also runs in every step
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
 __closure__[1].cell_contents == 1 recompiles | recompiles#what-a-guard-says-in-pytorch-s-words | an inner function uses
 are coordinate_descent_tuning and conv_1x1_as_mm needed? | libraries#diffusers | measure each
@@ -999,7 +999,7 @@ the longest length of a batch: each value recompiles (torchtitan) | case_studies
 OneCycleLR and a rate that is a tensor | case_studies#a-scheduler-that-moves-beta1-adamw | cycle_momentum=False
 is_compiling makes a 4-D mask, slow without a break | case_studies#a-mask-that-is-only-built-while-compiling-transformers | can pass it
 fairchem: autocast, every start is cold | case_studies#autocast-in-forward-fairchem | around the call
-transformers: loss_function breaks the graph | libraries#transformers | when the model is made
+transformers: loss_function breaks the graph | libraries#transformers | when the model is built
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
 TorchFunctionMode graph break | traced#sparse-nested-quantized-tensors-subclasses | a `TorchFunctionMode` that prints
 a wrong result under a TorchFunctionMode | known_bugs#wrong-results | computes an earlier one

@@ -18,13 +18,13 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from jupyter_graphbreak.records.records import NEEDED_ENTRIES, Record
+from jupyter_graphbreak.records.records import NEEDED_RECORDS, Record
 from jupyter_graphbreak.trace.entries import LISTING
 
 FOLDER = Path(__file__).resolve().parent
 PROGRAMS = FOLDER.parent / "programs"
 PROGRAM_NAMES = ("branch", "fullgraph", "limit", "loop", "nested_break", "with_and_try")
-ENTRY_KINDS = NEEDED_ENTRIES | {"str", "artifact:torch_version", "dynamo_cpp_guards_str"}
+ENTRY_KINDS = NEEDED_RECORDS | {"str", "artifact:torch_version", "dynamo_cpp_guards_str"}
 METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
            "fail_reason", "graph_op_count", "restart_reasons", "python_version", "pytorch_version")  # fmt: skip
 

@@ -319,7 +319,7 @@ def checks() -> Report:
     return add_checks(two_breaks())
 
 
-def everything() -> Report:
+def report_with_everything() -> Report:
     """Return the report of the cell with two breaks, with remedies, cost, checks of results and standalone scripts."""
     return add_checks(cost())
 

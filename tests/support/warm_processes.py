@@ -138,7 +138,7 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
         connection = _request_fork(folder, command, environment, cwd, [null_file.fileno(), out.fileno(), err.fileno()])
         with connection:
             status = connection.recv(1)
-            connection.recv(1)  # returns when the process has ended, which closes the other end
+            connection.recv(1)  # returns when the process ends and so closes the other end
         texts = []
         for file in (out, err):
             file.seek(0)

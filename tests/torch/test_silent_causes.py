@@ -241,8 +241,8 @@ def test_a_skip_that_began_on_a_different_thread_is_reported() -> None:
     assert skip_reasons(run.report) == [("break_in_loop", "remembered", False)]
 
 
-def notes(call: Callable[[], object]) -> list[str]:
-    report = capture_call(call)
+def notes(function: Callable[[], object]) -> list[str]:
+    report = capture_call(function)
     return [note.message for note in report.diagnostics if "torch.compile was applied" in note.message]
 
 

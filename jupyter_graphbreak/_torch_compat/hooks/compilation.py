@@ -27,7 +27,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import (
     line_at,
     program_stack,
     registry_entry,
-    stack_entries,
+    stack_frames,
     stack_of_operation,
     tracing_stack,
 )
@@ -192,7 +192,7 @@ def wrap_log_graph_break(original: Callable[..., Any], observer: Observer) -> Ca
             gb_id=registry_entry(name[1].strip()).gb_id if name is not None else None,
             error_on_graph_break=getattr(tracer, "error_on_graph_break", None),
             fullgraph=getattr(tracer, "one_graph", None),
-            stack=add_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
+            stack=add_positions(stack_frames(stack if stack is not None else tracing_stack()), tracer),
             above=program_stack(),
             scopes=observer.scopes.open_scopes(tracer),
         )
@@ -214,7 +214,7 @@ def watch_failures(observer: Observer) -> AbstractContextManager[None]:
             type=exception_name(error),
             gb_type=gb_type(error),
             message=str(error),
-            stack=stack_of_operation(str(error)) or stack_entries(getattr(error, "real_stack", None)),
+            stack=stack_of_operation(str(error)) or stack_frames(getattr(error, "real_stack", None)),
             above=program_stack(),
             error_on_graph_break=setting,
             fullgraph=one_graph,

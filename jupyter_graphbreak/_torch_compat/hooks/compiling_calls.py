@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
 #: The location of each call to torch.compile. It outlives a run, for functions that an earlier cell compiled.
-_SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
+_SITES: weakref.WeakKeyDictionary[Any, StackFrame] = weakref.WeakKeyDictionary()
 
 
 def watch_compile_calls(observer: Observer) -> AbstractContextManager[None]:

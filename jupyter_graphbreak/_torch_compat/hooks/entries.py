@@ -49,12 +49,12 @@ _CALL_METHODS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_i
 class EnteredCall(NamedTuple):
     """A call to a compiled callable that Dynamo is about to compile, or for which it already has compiled code.
 
-    ``call`` is the original function, method or module; ``compile_arguments`` are the arguments of ``torch.compile``;
+    ``function`` is the original function, method or module; ``compile_arguments`` are those of ``torch.compile``;
     ``frame_id`` is the id of its frame, if known; ``callable_id`` is the id that :func:`watch_call_boundaries` reports;
     ``modes`` are those of the call; ``reuses`` is true if the call may use code compiled for an earlier call.
     """
 
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     frame_id: str | None
@@ -67,11 +67,11 @@ class EnteredCall(NamedTuple):
 class StartedCall(NamedTuple):
     """A call to a compiled callable from eager code, before it runs.
 
-    ``call`` is the original function, method or module; ``caller`` is the frame that calls it; ``callable_id``,
+    ``function`` is the original function, method or module; ``caller`` is the frame that calls it; ``callable_id``,
     ``modes`` and ``compile_arguments`` are as in :class:`EnteredCall`.
     """
 
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     callable_id: int
@@ -95,8 +95,8 @@ def watch_entries(
     A call is reported only if code is compiled for it, or if it comes from eager code and may reuse compiled code. An
     exception in ``on_entry`` never reaches PyTorch. ``on_compiling`` is called before Dynamo compiles a frame.
     ``on_start`` receives every call from eager code, before it runs, and ``on_end`` such a call and its result, after
-    the call has ended, on the same thread. The result is ``None`` if the call raised, and always before torch 2.12,
-    whose wrapper has no variable for the result.
+    the call has ended, on the same thread. The result is ``None`` if the call raised, and always before torch 2.12:
+    its wrapper has no variable for the result.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)
@@ -105,8 +105,8 @@ def watch_entries(
     running_calls = threading.local()
 
     def report_first(code: Any, entered_call: EnteredCall) -> None:
-        call = entered_call.call
-        owner = code if isinstance(call, types.FunctionType) else getattr(call, "__self__", call)
+        function = entered_call.function
+        owner = code if isinstance(function, types.FunctionType) else getattr(function, "__self__", function)
         key = id(code), id(owner), entered_call.modes
         if key not in reported_calls:
             reported_calls[key] = code, owner
@@ -186,31 +186,33 @@ def _calling_wrapper(frame: FrameType) -> FrameType | None:
 def _started_call(wrapper: FrameType) -> StartedCall:
     """Return the call to a compiled callable from the frame of the wrapper around it."""
     variables = wrapper.f_locals
-    call, args, kwargs = _wrapped_call(variables)
-    owner = getattr(call, "__self__", None)
-    if isinstance(owner, torch.nn.Module) and call.__name__ in _CALL_METHODS:
-        call = owner
-    elif isinstance(call, types.FunctionType) and _is_method(call, args):
-        call, args = _called_object(call, args[0]), args[1:]
+    function, args, kwargs = _wrapped_call(variables)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, torch.nn.Module) and function.__name__ in _CALL_METHODS:
+        function = owner
+    elif isinstance(function, types.FunctionType) and _is_method(function, args):
+        function, args = _called_object(function, args[0]), args[1:]
     caller = next(
         (frame for frame in frames_outward(wrapper.f_back, _MAX_FRAMES) if not _is_machinery(frame.f_code.co_filename)),
         None,
     )
     callback, dynamic = variables.get("callback"), getattr(variables.get("self"), "_dynamic", None)
     arguments = CompileArguments(innermost_backend(callback), dynamic, guard_filter_of(callback))
-    return StartedCall(call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, arguments)
+    return StartedCall(
+        function, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, arguments
+    )
 
 
 def _wrapped_call(variables: Mapping[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
     """Return the callable that a wrapper calls, and the arguments, from the wrapper's variables."""
-    call: Any = variables.get("fn")
+    function: Any = variables.get("fn")
     args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
-    if getattr(call, "__code__", None) is call_compiled.__code__:
-        call, args, *remaining_args = args
+    if getattr(function, "__code__", None) is call_compiled.__code__:
+        function, args, *remaining_args = args
         kwargs = remaining_args[0] if remaining_args else {}
-    if getattr(call, "__code__", None) is not None and call.__code__.co_filename.endswith("external_utils.py"):
-        call = call.__closure__[0].cell_contents if call.__closure__ else call
-    return call, args, kwargs
+    if getattr(function, "__code__", None) is not None and function.__code__.co_filename.endswith("external_utils.py"):
+        function = function.__closure__[0].cell_contents if function.__closure__ else function
+    return function, args, kwargs
 
 
 def _is_machinery(filename: str) -> bool:
@@ -220,16 +222,16 @@ def _is_machinery(filename: str) -> bool:
 
 def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     """Return the original code of a compiled callable and its call; ``None`` if no compiled code can be reused."""
-    call: Any = started_call.call
-    function = type(call).forward if isinstance(call, torch.nn.Module) else call
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
+    function: Any = started_call.function
+    implementation = type(function).forward if isinstance(function, torch.nn.Module) else function
+    implementation = getattr(implementation, "__func__", implementation)
+    code = getattr(implementation, "__code__", None) or getattr(type(function).__call__, "__code__", None)
     if not isinstance(code, types.CodeType) or not has_cached_code(code):
         return None
     if not callable(started_call.compile_arguments.backend):
         return None
     return code, EnteredCall(
-        call,
+        function,
         started_call.args,
         started_call.kwargs,
         None,
@@ -243,20 +245,20 @@ def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | No
 def _entered_call(code: CodeType, compile_call: WatchedCall, wrapper: FrameType) -> EnteredCall:
     variables: dict[str, Any] = dict(compile_call.argument("locals"))
     closure = tuple(compile_call.argument("closure") or ())
-    function = types.FunctionType(code, compile_call.argument("globals"), code.co_name, None, closure)
-    function.__qualname__ = code.co_qualname
+    called_function = types.FunctionType(code, compile_call.argument("globals"), code.co_name, None, closure)
+    called_function.__qualname__ = code.co_qualname
     wrapped, _, _ = _wrapped_call(wrapper.f_locals)
     original = getattr(wrapped, "__func__", wrapped)
     if getattr(original, "__code__", None) is code:  # a later call may leave out an argument
-        function.__defaults__, function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
+        called_function.__defaults__, called_function.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
     args, kwargs = _arguments(code, variables)
-    call: Callable[..., Any] = function
+    callee: Callable[..., Any] = called_function
     if code.co_filename.endswith("torch/_dynamo/external_utils.py") and closure:
-        call = closure[0].cell_contents  # Dynamo's wrapper around a library's module
-    elif _is_method(function, args):
-        call, args = _called_object(function, args[0]), args[1:]
+        callee = closure[0].cell_contents  # Dynamo's wrapper around a library's module
+    elif _is_method(called_function, args):
+        callee, args = _called_object(called_function, args[0]), args[1:]
     return EnteredCall(
-        call,
+        callee,
         args,
         kwargs,
         str(compile_call.argument("compile_id")),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.threads import Claim
     from jupyter_graphbreak.records.additions import OpenScope
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
 
 class Emit(Protocol):
@@ -224,7 +224,7 @@ def observe_calls(
 
 
 #: The location at which each scope object was created. It outlives a run, for functions that an earlier cell decorated.
-CREATION_SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
+CREATION_SITES: weakref.WeakKeyDictionary[Any, StackFrame] = weakref.WeakKeyDictionary()
 
 
 _OUTPUT_ATTRIBUTE = "graphbreak_scopes"
@@ -249,14 +249,15 @@ class ThreadScopes(threading.local):
         """Start with the scopes that other observers have seen Python enter on this thread."""
         self._entered_scopes = max((list(other._entered_scopes) for other in other_watches), key=len, default=[])
 
-    def enter(self, manager: Any, scope: OpenScope) -> None:
+    def enter(self, scope_object: Any, scope: OpenScope) -> None:
         """Note that Python has entered a scope."""
-        self._entered_scopes.append((id(manager), scope))
+        self._entered_scopes.append((id(scope_object), scope))
 
-    def leave(self, manager: Any) -> None:
+    def leave(self, scope_object: Any) -> None:
         """Note that Python has left a scope."""
         index = next(
-            (i for i in reversed(range(len(self._entered_scopes))) if self._entered_scopes[i][0] == id(manager)), None
+            (i for i in reversed(range(len(self._entered_scopes))) if self._entered_scopes[i][0] == id(scope_object)),
+            None,
         )
         if index is not None:
             del self._entered_scopes[index]

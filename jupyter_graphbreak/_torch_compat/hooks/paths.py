@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_graphbreak._torch_compat.hooks.observer import observe_calls, wrap_with_hooks
 from jupyter_graphbreak._torch_compat.patching import redirect_calls_on_thread
 from jupyter_graphbreak.records.additions import AnswerDiffers
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -65,7 +65,7 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
     return observe_calls(owner, "call_function", observer, after=observation)
 
 
-def answer_questions_as_eager(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
+def answer_questions_as_eager(is_selected: Callable[[StackFrame], bool]) -> AbstractContextManager[None]:
     """Make Dynamo answer selected questions on this thread as the uncompiled program would, while the context is open.
 
     ``is_selected`` receives the location of a question; it returns whether to change the answer.
@@ -97,7 +97,7 @@ class _Branch:
 
     Parameters
     ----------
-    test : StackEntry
+    test : StackFrame
         The location of the jump.
     eager_target : int
         The index of the instruction at which the uncompiled program continues.
@@ -113,7 +113,7 @@ class _Branch:
     """
 
     answer: AnswerDiffers
-    test: StackEntry
+    test: StackFrame
     eager_target: int
     merge_point: int | None
     eager_positions: frozenset[Any]
@@ -336,7 +336,7 @@ class _TracerSteps:
         merge_point: int | None = dominators.get(jump) if eager_target in dominators else None
         return None if merge_point == end else merge_point
 
-    def _is_implicit_return(self, index: int, test: StackEntry) -> bool:
+    def _is_implicit_return(self, index: int, test: StackFrame) -> bool:
         """Return whether an instruction belongs to the implicit ``return``, which is on the line of the test."""
         instructions = self._tracer.instructions
         if _line(instructions[index]) != test.line:
@@ -351,14 +351,14 @@ def _line(instruction: Any) -> int | None:
     return line
 
 
-def _location(tracer: Any, index: int | None = None) -> StackEntry:
+def _location(tracer: Any, index: int | None = None) -> StackFrame:
     """Return the location of an instruction of a tracer's function, by default of the current one."""
     code = tracer.f_code
     instruction = tracer.current_instruction if index is None else tracer.instructions[index]
     positions = instruction.positions
     if positions is None or positions.lineno is None:
-        return StackEntry(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno)
-    return StackEntry(
+        return StackFrame(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno)
+    return StackFrame(
         code.co_filename, positions.lineno, code.co_name, code.co_firstlineno,
         positions.col_offset, positions.end_col_offset, positions.end_lineno,
     )  # fmt: skip

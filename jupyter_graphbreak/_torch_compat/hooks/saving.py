@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
 #: The maximum number of keys to examine in a dict.
 _MAX_KEYS = 1000
@@ -37,7 +37,7 @@ def watch_saving(observer: Observer) -> Iterator[None]:
     serialization = importlib.import_module("torch.serialization")
     safetensors_module: Any = sys.modules.get("safetensors.torch")
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
-    recorded_sites: set[StackEntry | None] = set()
+    recorded_sites: set[StackFrame | None] = set()
 
     def record_once(caller: FrameType | None, *, is_module: bool, is_part: bool = False) -> CompiledSaved | None:
         while caller is not None and _is_saving(caller.f_code.co_filename):

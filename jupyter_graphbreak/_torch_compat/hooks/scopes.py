@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import site_
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
-from jupyter_graphbreak.records.records import StackEntry, is_resume_name
+from jupyter_graphbreak.records.records import StackFrame, is_resume_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def watch_scopes(observer: Observer) -> Iterator[None]:
 @contextlib.contextmanager
 def _watch_entered_scopes(observer: Observer) -> Iterator[None]:
     """Watch Python create, enter and leave scopes."""
-    manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
+    scope_class = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
     scopes = observer.scopes
 
     def note_creation(call: WatchedCall) -> None:
@@ -63,9 +63,13 @@ def _watch_entered_scopes(observer: Observer) -> Iterator[None]:
         scopes.leave(call.args[0])
 
     with (
-        patch_attribute(manager, "__init__", wrap_with_uncompiled_hook(manager.__init__, observer, note_creation)),
-        patch_attribute(manager, "__enter__", wrap_with_uncompiled_hook(manager.__enter__, observer, note_entry)),
-        patch_attribute(manager, "__exit__", wrap_with_uncompiled_hook(manager.__exit__, observer, note_exit)),
+        patch_attribute(
+            scope_class, "__init__", wrap_with_uncompiled_hook(scope_class.__init__, observer, note_creation)
+        ),
+        patch_attribute(
+            scope_class, "__enter__", wrap_with_uncompiled_hook(scope_class.__enter__, observer, note_entry)
+        ),
+        patch_attribute(scope_class, "__exit__", wrap_with_uncompiled_hook(scope_class.__exit__, observer, note_exit)),
     ):
         yield
 
@@ -98,12 +102,12 @@ def _scope_opened(scope: OpenScope, outer_scopes: list[OpenScope]) -> ScopeOpene
     return ScopeOpened(**{name: getattr(scope, name) for name in scope.__struct_fields__}, around=outer_scopes)
 
 
-def _original_scope(observer: Observer, frame: FrameType, manager: Any) -> Any:
+def _original_scope(observer: Observer, frame: FrameType, scope: Any) -> Any:
     """Return the original of a scope object, because Dynamo's code for a decorated function opens a copy."""
     if not is_scope_wrapper(frame.f_code):
-        return manager
+        return scope
     original = observer.local_variable(frame, "self")
-    return original if isinstance(original, type(manager)) else manager
+    return original if isinstance(original, type(scope)) else scope
 
 
 def is_scope_wrapper(code: CodeType) -> bool:
@@ -111,14 +115,14 @@ def is_scope_wrapper(code: CodeType) -> bool:
     return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
 
 
-def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
+def _entered_scope(observer: Observer, scope: Any, frame: FrameType) -> OpenScope:
     wrapped = observer.local_variable(frame, "func") if is_scope_wrapper(frame.f_code) else None
     entered_site = site_of(frame)
     # Dynamo's own code has no columns: the line on which it opens the scope again is not the line of the scope.
     is_generated = entered_site is not None and (is_resume_name(entered_site.function) or entered_site.column is None)
     return OpenScope(
-        value=bool(manager.error_on_graph_break),
-        site=CREATION_SITES.get(manager) if wrapped is not None else None,
+        value=bool(scope.error_on_graph_break),
+        site=CREATION_SITES.get(scope) if wrapped is not None else None,
         entered=entered_site,
         wrapped=wrapped_code(wrapped),
         inside=any(True for _ in enclosing_compiled_calls(frame)),
@@ -133,7 +137,7 @@ def _traced_scope(tracer: Any, *, value: bool) -> OpenScope:
     if not is_scope_wrapper(code):
         return OpenScope(
             value=value,
-            entered=StackEntry(code.co_filename, line, code.co_name, code.co_firstlineno),
+            entered=StackFrame(code.co_filename, line, code.co_name, code.co_firstlineno),
             inside=True,
             generated=is_resume_name(code.co_name),
         )
@@ -148,7 +152,7 @@ def _traced_scope(tracer: Any, *, value: bool) -> OpenScope:
     return OpenScope(
         value=value,
         site=CREATION_SITES.get(cells["self"]) if "self" in cells else None,
-        entered=StackEntry(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno),
+        entered=StackFrame(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno),
         wrapped=wrapped_code(cells.get("func")),
         inside=True,
     )

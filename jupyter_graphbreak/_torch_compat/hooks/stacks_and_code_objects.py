@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.records.additions import CodeObject, RegistryEntry
 from jupyter_graphbreak.records.package_paths import package_paths
-from jupyter_graphbreak.records.records import StackEntry, strip_inserted_frames
+from jupyter_graphbreak.records.records import StackFrame, strip_inserted_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -96,10 +96,10 @@ def frames_outward(frame: FrameType | None, max_count: float = math.inf) -> Iter
         frame, max_count = frame.f_back, max_count - 1
 
 
-def program_stack() -> list[StackEntry]:
-    """Return the Python stack at the call that made Dynamo compile, outermost entry first."""
+def program_stack() -> list[StackFrame]:
+    """Return the Python stack at the call that made Dynamo compile, outermost frame first."""
     is_in_dynamo = True
-    stack: list[StackEntry] = []
+    stack: list[StackFrame] = []
     for frame in frames_outward(sys._getframe(1)):
         code = frame.f_code
         filename = code.co_filename
@@ -108,34 +108,34 @@ def program_stack() -> list[StackEntry]:
             if filename.endswith("convert_frame.py") and code.co_qualname == "CatchErrorsWrapper.__call__":
                 is_in_dynamo = False
         else:
-            stack.append(StackEntry(filename, frame.f_lineno, code.co_name, code.co_firstlineno))
+            stack.append(StackFrame(filename, frame.f_lineno, code.co_name, code.co_firstlineno))
     stack.reverse()
     return stack
 
 
-def stack_entries(stack: Iterable[Any] | None) -> list[StackEntry]:
-    """Return the entries of a ``traceback.StackSummary``, which lacks the first line of each function."""
+def stack_frames(stack: Iterable[Any] | None) -> list[StackFrame]:
+    """Return the frames of a ``traceback.StackSummary``, which lacks the first line of each function."""
     return [
-        StackEntry(
-            entry.filename,
-            entry.lineno,
-            entry.name,
+        StackFrame(
+            summary.filename,
+            summary.lineno,
+            summary.name,
             None,
-            getattr(entry, "colno", None),
-            getattr(entry, "end_colno", None),
-            getattr(entry, "end_lineno", None),
+            getattr(summary, "colno", None),
+            getattr(summary, "end_colno", None),
+            getattr(summary, "end_lineno", None),
         )
-        for entry in stack or ()
+        for summary in stack or ()
     ]
 
 
-def stack_of_operation(message: str) -> list[StackEntry]:
+def stack_of_operation(message: str) -> list[StackFrame]:
     """Return the stack of the operation on which a backend failed, outermost first; empty if the message has none.
 
     ``torch.fx.Interpreter`` appends this stack to the message of an exception that an operation of a graph raises.
     """
     _, _, traceback = message.partition("\nOriginal traceback:\n")
-    return [StackEntry(match["file"], int(match["line"]), match["function"]) for match in _FRAME.finditer(traceback)]
+    return [StackFrame(match["file"], int(match["line"]), match["function"]) for match in _FRAME.finditer(traceback)]
 
 
 def tracing_stack() -> Any:
@@ -143,8 +143,8 @@ def tracing_stack() -> Any:
     return importlib.import_module("torch._guards").TracingContext.extract_stack()
 
 
-def add_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
-    """Fill in the columns of the program's innermost entry from the tracer's instruction, if its line agrees."""
+def add_positions(stack: list[StackFrame], tracer: Any) -> list[StackFrame]:
+    """Fill in the columns of the program's innermost frame from the tracer's instruction, if its line agrees."""
     index = len(strip_inserted_frames(stack, package_paths())) - 1
     if not stack or tracer is None:
         return stack
@@ -156,8 +156,8 @@ def add_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
     columns = (positions.col_offset, positions.end_col_offset)
     if leaf.column is not None and (leaf.column, leaf.end_column) != columns:
         return stack
-    entry = StackEntry(leaf.filename, leaf.line, leaf.function, leaf.first_line, *columns, positions.end_lineno)
-    return [*stack[:index], entry, *stack[index + 1 :]]
+    stack_frame = StackFrame(leaf.filename, leaf.line, leaf.function, leaf.first_line, *columns, positions.end_lineno)
+    return [*stack[:index], stack_frame, *stack[index + 1 :]]
 
 
 def line_at(code: CodeType, offset: int | None) -> int | None:
@@ -177,7 +177,7 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
     return next((line for start, end, line in code.co_lines() if start <= offset < end), None)
 
 
-def site_of(frame: FrameType | None) -> StackEntry | None:
+def site_of(frame: FrameType | None) -> StackFrame | None:
     """Return the location, with columns, of the innermost frame outside Dynamo, module calls and this package.
 
     The result is ``None`` if there is no such frame.
@@ -186,15 +186,15 @@ def site_of(frame: FrameType | None) -> StackEntry | None:
     for outer in frames_outward(frame):
         path = packages.module_path(outer.f_code.co_filename)
         if path is None or not path.startswith(_MACHINERY_PATHS):
-            return entry_of_frame(outer)
+            return stack_frame_of(outer)
     return None
 
 
-def entry_of_frame(frame: FrameType) -> StackEntry:
+def stack_frame_of(frame: FrameType) -> StackFrame:
     """Return the current location of a frame, with columns."""
     code = frame.f_code
     positions = next(itertools.islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
-    return StackEntry(
+    return StackFrame(
         code.co_filename, positions[0] or frame.f_lineno, code.co_name, code.co_firstlineno,
         positions[2], positions[3], positions[1],
     )  # fmt: skip

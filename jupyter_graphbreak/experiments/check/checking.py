@@ -106,7 +106,7 @@ def group_instances(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 def _sharing_key(entry: Entry) -> Any:
     """Return the key that an entry shares with the entries whose compiled code it may use."""
-    method = entry.call.forward if isinstance(entry.call, torch.nn.Module) else entry.call
+    method = entry.function.forward if isinstance(entry.function, torch.nn.Module) else entry.function
     code = getattr(getattr(method, "__func__", method), "__code__", None)
     if code is None:
         return id(entry)
@@ -148,7 +148,7 @@ def check_entry(
     """
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         compiled_call = _CompiledCall(entry, entry.backend)
-        with compile_separately(compiled_call.subject.call):
+        with compile_separately(compiled_call.subject.function):
             with recorder.record(find_cell) as recording:
                 actual = compiled_call.observe()
             report_on_copies = build_report(recording.records)
@@ -160,7 +160,7 @@ def check_entry(
                     differences = _differences_after_repeated_calls(entry, compiled_call)
                     call_count = _REPEATED_CALLS if differences else 1
             is_due_to_earlier_entries = False
-            if not differences and earlier_entries and isinstance(entry.call, torch.nn.Module):
+            if not differences and earlier_entries and isinstance(entry.function, torch.nn.Module):
                 differences = _differences_after_earlier_entries(earlier_entries, entry, compiled_call.graphs.precision)
                 is_due_to_earlier_entries = bool(differences)
             first_divergence, step = None, None
@@ -180,7 +180,7 @@ def check_entry(
             if step is not None:
                 restored_by += _try_changes(entry, step, first_divergence, unchanged_us, call_count)
     check = Check(
-        function=entry.function,
+        function=entry.name,
         backend=backend_name(entry.backend),
         equal=not differences,
         differences=differences[:_MAX_DIFFERENCES],
@@ -199,10 +199,10 @@ class _CompiledCall:
     """
 
     def __init__(self, entry: Entry, backend: str | Callable[..., Any]) -> None:
-        self.subject = Subject(entry.call, entry.arguments)
+        self.subject = Subject(entry.function, entry.arguments)
         self.graphs = GraphComparison(backend, self.subject)
         self.changes_state = False
-        self._program = entry.compile(self.subject.call, self.graphs)
+        self._program = entry.compile(self.subject.function, self.graphs)
 
     def observe(self, call_count: int = 1) -> _Observation:
         self.subject.restore()
@@ -232,7 +232,7 @@ class _CompiledCall:
             seed_all(0)
             with (
                 self.subject.activate(),
-                prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts),
+                prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts),
             ):
                 marks = [clock.mark()]
                 try:
@@ -245,11 +245,11 @@ class _CompiledCall:
 
 
 def _observe_eager(entry: Entry, call_count: int = 1) -> _Observation:
-    subject = Subject(entry.call, entry.arguments)
+    subject = Subject(entry.function, entry.arguments)
     subject.restore()
     subject.memory.collect_garbage()  # frees the gradients of earlier subjects
     with force_eager_on_thread():
-        return _observe(subject.call, subject, call_count=call_count)
+        return _observe(subject.function, subject, call_count=call_count)
 
 
 def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precision: float) -> _Observation | None:
@@ -272,13 +272,13 @@ def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precis
 
 
 def _observe_with_own_memory(entry: Entry, call_count: int, memory: DoublePrecisionMemory) -> _Observation:
-    subject = Subject(entry.call, entry.arguments, own_memory=memory)
+    subject = Subject(entry.function, entry.arguments, own_memory=memory)
     subject.modes = replace(subject.modes, dtype=torch.float64)
     try:
         arguments = memory.convert_other_tensors(subject)
         current_setup().memory.discard_working_copies()
         with force_eager_on_thread(), CastToDouble():
-            return _observe(subject.call, subject, arguments, call_count=call_count)
+            return _observe(subject.function, subject, arguments, call_count=call_count)
     finally:
         subject.restore()
 
@@ -290,7 +290,7 @@ def _call(
     require_time("call")
     arguments = arguments or subject.copy_arguments(subject.arguments or Arguments())
     seed_all(0)
-    with subject.activate(), prevent_effects(subject.call, changeable_parts=subject.changeable_parts):
+    with subject.activate(), prevent_effects(subject.function, changeable_parts=subject.changeable_parts):
         try:
             with measure_run("call"):
                 return program(*arguments.args, **arguments.kwargs), arguments, None
@@ -311,7 +311,7 @@ def _observe(
     if error_name is not None:
         return _Observation(error_name=error_name)
     memo = subject.unchanged_memo()
-    named_arguments = arguments.by_name(subject.call)
+    named_arguments = arguments.by_name(subject.function)
     observation = _Observation({"the result": subject.snapshot(value, memo)})
     observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named_arguments.items()}
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
@@ -319,7 +319,7 @@ def _observe(
     try:
         with (
             subject.activate(),
-            prevent_effects(subject.call, changeable_parts=subject.changeable_parts),
+            prevent_effects(subject.function, changeable_parts=subject.changeable_parts),
             measure_run("backward"),
         ):
             gradients = gradients_of(value, list(inputs.values()))
@@ -349,7 +349,7 @@ def _inputs_with_gradients(named_arguments: dict[str, Any], subject: Subject) ->
 
 
 def _differences_after_repeated_calls(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
-    """Return the differences between compiled and eager code in the last of several calls, which change the state."""
+    """Return the differences between compiled and eager code in the last of several calls that change the state."""
     differences = _differences(
         entry, _observe_eager(entry, _REPEATED_CALLS), compiled_call.observe(_REPEATED_CALLS), _REPEATED_CALLS
     )
@@ -358,14 +358,14 @@ def _differences_after_repeated_calls(entry: Entry, compiled_call: _CompiledCall
 
 def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: Entry, precision: float) -> list[str]:
     """Return the differences between eager code and an entry that may use the compiled code of earlier entries."""
-    subject = Subject(entry.call, entry.arguments)
+    subject = Subject(entry.function, entry.arguments)
     # All entries share this backend.
     backend = entry.backend if callable(entry.backend) else clone_backend(entry.backend)
-    with compile_separately(subject.call):
+    with compile_separately(subject.function):
         for earlier_entry in earlier_entries:
-            earlier_subject = Subject(earlier_entry.call, earlier_entry.arguments)
-            _call(earlier_entry.compile(earlier_subject.call, backend), earlier_subject)
-        actual = _observe(entry.compile(subject.call, backend), subject)
+            earlier_subject = Subject(earlier_entry.function, earlier_entry.arguments)
+            _call(earlier_entry.compile(earlier_subject.function, backend), earlier_subject)
+        actual = _observe(entry.compile(subject.function, backend), subject)
         actual.precision = precision
     differences = _differences(entry, _observe_eager(entry), actual)
     return [f"with code that was compiled for an earlier instance, {text}" for text in differences]
@@ -474,7 +474,7 @@ def _first_wrong_step(entry: Entry, call_count: int) -> CompilationStep:
         if step == backend_name(entry.backend):
             return step
         compiled_call = _CompiledCall(entry, step)
-        with compile_separately(compiled_call.subject.call):
+        with compile_separately(compiled_call.subject.function):
             if _differences(entry, _observe_eager(entry, call_count), compiled_call.observe(call_count), call_count):
                 return step
             _compare_graphs(compiled_call)
@@ -498,7 +498,9 @@ def _try_changes(
     changes: list[tuple[str, Callable[[], AbstractContextManager[Any]], Entry]] = []
     if step == "backend" and backend_name(entry.backend) == "inductor":
         operation = first_divergence.op if first_divergence is not None else None
-        uses_cuda = any(tensor.is_cuda for tensor in tensors_of(Subject(entry.call, entry.arguments), entry.arguments))
+        uses_cuda = any(
+            tensor.is_cuda for tensor in tensors_of(Subject(entry.function, entry.arguments), entry.arguments)
+        )
         possible_changes = precision_changes(operation, uses_cuda=uses_cuda)
         changes = [(change.code, change.apply, entry) for change in possible_changes]
     if entry.guard_filter is not None:
@@ -510,7 +512,7 @@ def _try_changes(
         try:
             with make_context():
                 compiled_call = _CompiledCall(changed_entry, changed_entry.backend)
-                with compile_separately(compiled_call.subject.call):
+                with compile_separately(compiled_call.subject.function):
                     expected, actual = _observe_eager(entry, call_count), compiled_call.observe(call_count)
                     is_equal = not _differences(entry, expected, actual, call_count)
                     _compare_graphs(compiled_call)

@@ -220,7 +220,7 @@ class DoublePrecisionMemory(SharedMemory):
         return result
 
     def restores(self, storage: torch.UntypedStorage) -> bool:
-        """Return whether a storage needs no saving because it is a copy, which only one run uses."""
+        """Return whether a storage needs no saving because it is a copy that only one run uses."""
         return memory_key(storage) in self._own_keys
 
     def convert_other_tensors(self, subject: Subject) -> Arguments:

@@ -301,7 +301,7 @@ def _copy_graph(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clo
 
 
 def _graph_prefix(wrong_graph: WrongGraph, prefix_names: set[str]) -> torch.fx.GraphModule | None:
-    """Return a graph of the given operations, whose outputs are the tensors that the other operations use.
+    """Return a graph of the given operations; its outputs are the tensors that the other operations use.
 
     The result is ``None`` if there are no such tensors.
     """

@@ -53,7 +53,7 @@ def measure_alternatives(
     if not paths and not filters:
         return alternatives
     unchanged_variant = Variant(steady_state.entry, compiled=True)
-    with compile_separately(unchanged_variant.subject.call), contextlib.suppress(TimeUpError):
+    with compile_separately(unchanged_variant.subject.function), contextlib.suppress(TimeUpError):
         if not unchanged_variant.warm_up():
             return alternatives
         for path in paths:
@@ -112,7 +112,7 @@ def _time_both(unchanged_variant: Variant, changed_variant: Variant) -> tuple[Sp
     require_time()
     start = time.monotonic()
     # The call may raise an error without the branch or the guards.
-    with compile_separately(changed_variant.subject.call), contextlib.suppress(Exception):
+    with compile_separately(changed_variant.subject.function), contextlib.suppress(Exception):
         if changed_variant.warm_up():
             calls = time_in_turn(
                 [changed_variant.time_call, unchanged_variant.time_call], _BUDGET, deadline=start + 10 * _BUDGET.seconds

@@ -165,7 +165,7 @@ def measure_entry(
     with entry.set_up(), sandbox_runs(), contextlib.ExitStack() as exit_stack:
         variants = _variants_of(entry, remedy_contexts or {})
         for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
-            exit_stack.enter_context(compile_separately(variant.subject.call))
+            exit_stack.enter_context(compile_separately(variant.subject.function))
         restore_objects = exit_stack.enter_context(restore_library_objects(variants.compiled.subject.changeable_parts))
         variants.eager.warm_up()
         restore_objects()  # so that the compiled call starts from the same state as in the run
@@ -189,7 +189,7 @@ def measure_entry(
         )
         compiled_time, parts = _divide_time(variants.compiled, calls, profiles, report_on_copies)
         cost = EntryCost(
-            function=entry.function,
+            function=entry.name,
             frame=frame,
             settled=is_settled,
             eager=spread_of_calls(calls.eager),
@@ -273,8 +273,8 @@ def _with_remedies_and_device_work(cost: EntryCost, variants: _Variants, calls: 
         eager_device_work=work_of(variants.eager),
         device_work=work_of(variants.compiled),
         remedied=[
-            RemediedCost(list(ids), spread_of_calls(timed), work_of(variant))
-            for (ids, variant), timed in zip(variants.remedied.items(), calls.remedied, strict=True)
+            RemediedCost(list(ids), spread_of_calls(timed_calls), work_of(variant))
+            for (ids, variant), timed_calls in zip(variants.remedied.items(), calls.remedied, strict=True)
         ],
     )
 
@@ -359,7 +359,7 @@ class FurtherMeasurement(NamedTuple):
 
 
 def _memory_cost(cost: EntryCost) -> MemoryCost:
-    """Return the memory cost of an entry, which an earlier measurement of the table has filled in."""
+    """Return the memory cost of an entry; an earlier measurement of the table has filled it in."""
     if cost.memory is None:
         raise LookupError
     return cost.memory
@@ -443,8 +443,8 @@ def _coverage(eager: Variant, profiles: list[list[ProfileRange]], graphs_share: 
         ranges = eager.profile_ranges()
     except RuntimeError:
         return None
-    outside = count_operations_outside_graphs(profiles[0])
-    return Coverage(max(0, count_operations_outside_graphs(ranges) - outside), outside, graphs_share)
+    outside_count = count_operations_outside_graphs(profiles[0])
+    return Coverage(max(0, count_operations_outside_graphs(ranges) - outside_count), outside_count, graphs_share)
 
 
 def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPart:
@@ -461,11 +461,11 @@ def _break_even_calls(saved_us: float | None, correspondence: Correspondence) ->
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
     """Return the entry for a call to a function, with the backend that compiled the function, or else ``inductor``."""
-    call = compiled_callable(fn)
-    options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
-    call = fn if call is None else call
-    arguments = Arguments(*args, **kwargs).to_positional(call)
-    return Entry(callable_name(call), None, call, arguments, *options)
+    function = compiled_callable(fn)
+    options = (compile_arguments(fn) if function is not None else None) or CompileArguments("inductor")
+    function = fn if function is None else function
+    arguments = Arguments(*args, **kwargs).to_positional(function)
+    return Entry(callable_name(function), None, function, arguments, *options)
 
 
 @disable_gradients_and_overrides()

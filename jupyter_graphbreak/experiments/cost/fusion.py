@@ -79,8 +79,8 @@ def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) ->
     min_bytes = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
     merged_pairs: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
-        reason, first, second = why_not_fused(pair), locate(pair.first.stack), locate(pair.second.stack)
-        op = pair.first.library_op or pair.second.library_op
+        reason, first, second = why_not_fused(pair), locate(pair.first_kernel.stack), locate(pair.second_kernel.stack)
+        op = pair.first_kernel.library_op or pair.second_kernel.library_op
         if reason is None or first is None or _LIBRARY_OPERATIONS.search(op or ""):
             continue
         kernels_of_lines = merged_pairs.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
@@ -92,7 +92,7 @@ def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) ->
 
 def why_not_fused(pair: UnfusedPair) -> WhyNotFused | None:
     """Return why two kernels are not fused; ``None`` if neither Inductor's reason nor the kernels show it."""
-    first, second = pair.first, pair.second
+    first, second = pair.first_kernel, pair.second_kernel
     if first.library_op is not None or second.library_op is not None:
         return "library"
     stated_reason = next((kind for words, kind in _KIND_BY_WORDS.items() if words in pair.inductor_reason), None)

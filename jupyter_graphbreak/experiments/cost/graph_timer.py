@@ -115,7 +115,7 @@ class GraphTimer:
             return backend
         return functools.update_wrapper(functools.partial(self._compile, backend), backend)
 
-    def time(self, call: Callable[[], Any], *, records_marks: bool = False) -> CallTime:
+    def time(self, function: Callable[[], Any], *, records_marks: bool = False) -> CallTime:
         """Time a call; with ``records_marks``, also record marks in the call, such as the end of each graph."""
         marks: list[tuple[str, str, Any]] = []
         self._recording.marks = marks if records_marks else None
@@ -123,7 +123,7 @@ class GraphTimer:
         process_ns_before = time.process_time_ns()
         try:
             start = self.clock.mark()
-            result = call()
+            result = function()
             end = self.clock.mark()
             processor_us = (time.process_time_ns() - process_ns_before) / 1e3
             yield_count, waited_us = yields_so_far() - yields_before, waiting_us_so_far() - waiting_us_before
@@ -135,20 +135,20 @@ class GraphTimer:
         call_time = CallTime(last - first, timed_marks, yield_count, processor_us)
         return call_time.without_waiting(waited_us) if isinstance(self.clock, ProcessorClock) else call_time
 
-    def call_with_graph_ranges(self, call: Callable[[], _T]) -> _T:
+    def call_with_graph_ranges(self, function: Callable[[], _T]) -> _T:
         """Make a call in which each run of a graph is a range of the profiler."""
         self._records_ranges = True
         try:
-            return call()
+            return function()
         finally:
             self._records_ranges = False
 
-    def graph_inputs_of(self, call: Callable[[], object]) -> dict[int, list[Any]]:
+    def graph_inputs_of(self, function: Callable[[], object]) -> dict[int, list[Any]]:
         """Make a call, and return the inputs of each graph that it runs, by the graph's number."""
         inputs: dict[int, list[Any]] = {}
         self._inputs = inputs
         try:
-            call()
+            function()
         finally:
             self._inputs = None
         return inputs

@@ -92,14 +92,14 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garba
     holder: str | None = None
     bytes_by_stack: Counter[Stack] = Counter()
 
-    def observe(call: Callable[[], None]) -> list[Activity]:
+    def observe(function: Callable[[], None]) -> list[Activity]:
         def make_calls() -> None:
             nonlocal number, holder
             first_state: dict[int, weakref.ref[torch.Tensor]] = {}
             for number in range(_CALL_COUNT):
                 require_time()
                 with mark_range(_CALL_RANGE), contextlib.nullcontext() if variant.is_compiled else allocations:
-                    call()
+                    function()
                     gc.collect(1)  # memory that only a reference cycle keeps alive is not a leak
                 if not number:
                     first_state |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}

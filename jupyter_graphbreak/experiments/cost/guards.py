@@ -42,13 +42,13 @@ def time_guards(
     used_frame_ids: Collection[str],
     frame_id: Callable[[str], str | None],
     locate: Locate,
-    call: Callable[[], object] | None = None,
+    function: Callable[[], object] | None = None,
 ) -> list[GuardCost]:
     """Return the objects whose guards take the most time, most expensive first.
 
-    All guards of a frame are timed together, after a call, which has filled the processor's caches with other data. If
-    calls change something, so that the guards may fail afterwards, ``call`` is ``None``. The time is divided among the
-    objects in proportion to the times of individual guards; the time to reach objects is divided evenly.
+    All guards of a frame are timed together, after a call that has filled the processor's caches with other data. If
+    calls change something, so that the guards may fail afterwards, ``function`` is ``None``. The time is divided among
+    the objects in proportion to the times of individual guards; the time to reach objects is divided evenly.
     """
     costs: list[GuardCost] = []
     for frame in frames:
@@ -56,7 +56,9 @@ def time_guards(
             continue
         try:
             all_guards_us = (
-                _times_after(call, frame.check) if call is not None else _times_us(frame.check, _BATCHES, _BATCH_NS)
+                _times_after(function, frame.check)
+                if function is not None
+                else _times_us(frame.check, _BATCHES, _BATCH_NS)
             )
             shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
         except TimeUpError:  # the times of the frames so far are kept
@@ -126,7 +128,7 @@ def _walk_nodes(root: GuardNode) -> Iterator[GuardNode]:
         pending += node.children
 
 
-def _times_after(call: Callable[[], object], check: Callable[[], object]) -> list[float]:
+def _times_after(function: Callable[[], object], check: Callable[[], object]) -> list[float]:
     """Return the times in microseconds of a check after each of several calls: the fastest quarter of them.
 
     On a busy machine, other processes also replace the data in the processor's caches, so the times are capped.
@@ -136,7 +138,7 @@ def _times_after(call: Callable[[], object], check: Callable[[], object]) -> lis
     end = time.perf_counter_ns() + _AFTER_CALLS_NS
     while len(times) < _BATCHES or (len(times) < _MAX_CALLS and time.perf_counter_ns() < end):
         require_time()
-        call()
+        function()
         start = time.perf_counter_ns()
         check()
         times.append((time.perf_counter_ns() - start) / 1e3)

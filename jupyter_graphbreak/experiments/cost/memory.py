@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.named_objects import memory_address
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryLine
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
 
     #: The entries of a stack, outermost first.
-    Stack = tuple[StackEntry, ...]
+    Stack = tuple[StackFrame, ...]
     #: The number of a graph, and of a run of the graph.
     _GraphRun = tuple[int, int]
     #: The shape and dtype of a tensor.
@@ -75,13 +75,13 @@ def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
     )
 
 
-def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
+def memory_activities(function: Callable[[], Any], variant: Variant) -> list[Activity]:
     """Return the activities of a call under the profiler, except those that allocate on other devices.
 
     Raises a RuntimeError if the user's profiler is active.
     """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
-    activities = record_device_activities(call, device)
+    activities = record_device_activities(function, device)
     return [
         activity
         for activity in activities
@@ -111,10 +111,10 @@ class SavedBytes(Generic[_Key]):
         self._current_bytes = self.peak_bytes = 0
         self.bytes_by_key: dict[_Key, int] = {}
 
-    def observe(self, call: Callable[[], Any]) -> None:
+    def observe(self, function: Callable[[], Any]) -> None:
         """Make a call, and count the bytes that it keeps for its backward pass."""
         with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.unpack):
-            call()
+            function()
         self._note_peak()
 
     def _keep(self, tensor: torch.Tensor) -> _KeptTensor:
@@ -144,12 +144,12 @@ class SavedBytes(Generic[_Key]):
 
 
 def stack_in_call(frame: FrameType | None) -> Stack:
-    """Return the part of a frame's stack inside a variant's call, outermost entry first, without our own frames."""
-    entries: list[StackEntry] = []
+    """Return the part of a frame's stack inside a variant's call, outermost frame first, without our own frames."""
+    entries: list[StackFrame] = []
     while frame is not None and len(entries) < _MAX_FRAMES and frame.f_code.co_filename != variants.__file__:
         code = frame.f_code
         if not code.co_filename.startswith(OWN_FOLDER):
-            entries.append(StackEntry(code.co_filename, frame.f_lineno, code.co_name))
+            entries.append(StackFrame(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(reversed(entries))
 

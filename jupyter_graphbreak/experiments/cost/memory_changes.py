@@ -64,7 +64,7 @@ def try_memory_changes(steady_state: SteadyState, memory: MemoryCost) -> list[Me
                 changes.append(_measure_change(code, compiled, compiled, compiled.checkpoint_calls, is_correct))
                 continue
             changed_variant = make_variant()
-            with compile_separately(changed_variant.subject.call):
+            with compile_separately(changed_variant.subject.function):
                 if changed_variant.warm_up():
                     changes.append(_measure_change(code, changed_variant, compiled, contextlib.nullcontext, is_correct))
         except TimeUpError:
@@ -78,7 +78,7 @@ def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable
     """Yield the code of each change and a function that makes its variant, or ``None`` to checkpoint the whole call."""
     blocks = find_repeated_blocks(compiled.modules(), _MIN_BLOCKS)
     if blocks is None:
-        yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None
+        yield f"{_CHECKPOINT}({entry.name}, ..., use_reentrant=False)", None
     else:
         yield (
             f"{_CHECKPOINT}(block, ..., use_reentrant=False) for each {blocks.name}"

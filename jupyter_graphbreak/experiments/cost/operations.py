@@ -219,8 +219,8 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
     The times do not include a backward pass.
     """
 
-    def timer_of(call: Callable[..., Any]) -> Callable[[], CallTime]:
-        return lambda: timer.time(lambda: call(*candidate.inputs))
+    def timer_of(function: Callable[..., Any]) -> Callable[[], CallTime]:
+        return lambda: timer.time(lambda: function(*candidate.inputs))
 
     module = torch.fx.GraphModule(candidate.module, candidate.module.graph)  # the backend may change it
     compiled = clone_backend(timer.backend)(module, clone(candidate.inputs))

@@ -114,7 +114,7 @@ class _CompilationTrial:
         """Return why few blocks share compiled code, without generating any; ``None`` if many blocks share it."""
         require_time()
         variant = self._variant_by_block(replace(self._entry, backend="eager"))
-        with compile_separately(variant.subject.call), recorder.record() as recording:
+        with compile_separately(variant.subject.function), recorder.record() as recording:
             variant.warm_up()
         way = self._way_in_report("blocks", None, build_report(recording.records))
         return way if _MIN_SHARING * way.compilations > len(self._blocks.paths) else None
@@ -132,7 +132,7 @@ class _CompilationTrial:
         """Return whether several blocks use one nested region, without generating code."""
         require_time()
         variant = self._variant_with_nested_regions(replace(self._entry, backend="eager"))
-        with compile_separately(variant.subject.call):
+        with compile_separately(variant.subject.function):
             variant.warm_up()
         return any(map(_shared_region_count, variant.timer.modules))
 
@@ -159,7 +159,7 @@ class _CompilationTrial:
         """Compile in one way, and time calls in turn with the whole model; ``None`` if the calls keep compiling."""
         require_time()
         variant = make_variant(self._entry)
-        with compile_separately(variant.subject.call), disable_caches():
+        with compile_separately(variant.subject.function), disable_caches():
             with recorder.record() as recording:
                 is_settled = variant.warm_up()
                 start_s = variant.first_call_s + _seconds_of_call(variant)
@@ -195,7 +195,7 @@ class _CompilationTrial:
         if not self._is_random:
             return agree_within_rounding(self._expected_results, variant.results_and_gradients(), self._eager_results)
         reference_variant = make_variant(replace(self._entry, backend=_REFERENCE_BACKEND))
-        with use_eager_random_numbers(), compile_separately(reference_variant.subject.call):
+        with use_eager_random_numbers(), compile_separately(reference_variant.subject.function):
             reference_variant.warm_up()
             return agree_within_rounding(
                 self._expected_results, reference_variant.results_and_gradients(), self._eager_results
@@ -222,7 +222,7 @@ def _timer_of(variant: Variant) -> Callable[[], Any]:
 def _as_nested_region(function: Any) -> Any:
     """Return a copy of a method that is marked to be compiled only once for all modules that are alike.
 
-    The method itself is not marked, because the mark is an attribute, which would stay.
+    The method itself is not marked, because the mark is an attribute that would stay.
     """
     code = function.__code__.replace()
     copy = types.FunctionType(

@@ -105,7 +105,7 @@ def _records_of_start(entry: Entry, settings: CacheSettings) -> Iterable[Record]
     """Compile an entry and its backward pass, as a new process would; return the records."""
     require_time()
     variant = Variant(entry, compiled=True)
-    with settings.apply(), compile_separately(variant.subject.call), recorder.record() as recording:
+    with settings.apply(), compile_separately(variant.subject.function), recorder.record() as recording:
         variant.observe_with_backward(lambda call: call())
     return recording.records
 

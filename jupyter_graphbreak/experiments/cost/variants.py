@@ -46,32 +46,32 @@ class PrivateCode:
     code: after a replacement, Python specializes their callers again, which can take longer than a call.
     """
 
-    def __init__(self, call: Any, unshared_functions: Collection[types.FunctionType]) -> None:
+    def __init__(self, function: Any, unshared_functions: Collection[types.FunctionType]) -> None:
         self._private_code = {
-            function: _copy_code(function.__code__)
-            for function in _functions_of(call)
-            if function not in unshared_functions
+            own_function: _copy_code(own_function.__code__)
+            for own_function in _functions_of(function)
+            if own_function not in unshared_functions
         }
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
         """Make the functions run their private code while the context is open."""
-        originals = {function: function.__code__ for function in self._private_code}
+        originals = {own_function: own_function.__code__ for own_function in self._private_code}
         try:
-            for function, code in self._private_code.items():
-                function.__code__ = code
+            for own_function, code in self._private_code.items():
+                own_function.__code__ = code
             yield
         finally:
-            for function, code in originals.items():
-                function.__code__ = code
+            for own_function, code in originals.items():
+                own_function.__code__ = code
 
 
-def _functions_of(call: Any) -> Iterator[types.FunctionType]:
-    for item in reachable_objects(call):
+def _functions_of(function: Any) -> Iterator[types.FunctionType]:
+    for item in reachable_objects(function):
         functions = [item] if is_instance(item, types.FunctionType) else _methods(item)
-        for function in functions:
-            if may_be_user_defined(function):
-                yield function
+        for candidate in functions:
+            if may_be_user_defined(candidate):
+                yield candidate
 
 
 def _methods(value: Any) -> Iterator[types.FunctionType]:
@@ -132,18 +132,20 @@ class Variant:
         context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.entry = entry
-        self.subject = Subject(entry.call, entry.arguments)
+        self.subject = Subject(entry.function, entry.arguments)
         self._seeds, self._seeds_with_marks = itertools.cycle(range(SEED_COUNT)), itertools.cycle(range(SEED_COUNT))
         self.is_compiled = compiled
         self._records_marks = records_marks
         self._context = context
-        self._code = PrivateCode(self.subject.call, self.subject.functions())
+        self._code = PrivateCode(self.subject.function, self.subject.functions())
         self._original_arguments = self.subject.arguments or entry.arguments
         self._arguments = self.subject.copy_arguments(self._original_arguments)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
-        self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
-        self._inner = InnerModules(self.subject, entry.inner_targets, lambda inner: entry.compile(inner, self.timer))
+        self._program = entry.compile(self.subject.function, self.timer) if compiled else self.subject.function
+        self._inner_modules = InnerModules(
+            self.subject, entry.inner_targets, lambda inner: entry.compile(inner, self.timer)
+        )
         #: Whether calls change their arguments or their state. Until the warm-up finds out, every change is undone.
         self._changes_arguments = self._changes_state = True
         self._is_short = False
@@ -287,9 +289,9 @@ class Variant:
         """
         tensors: list[torch.Tensor] = []
 
-        def observe(call: Callable[[], Any]) -> None:
+        def observe(function: Callable[[], Any]) -> None:
             for _ in range(2 if self._changes_state else 1):
-                call()
+                function()
                 tensors.extend(self._state_after_call())
 
         with capture_effects() as effects:
@@ -319,8 +321,8 @@ class Variant:
         """
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
-        def call_with_backward(call: Callable[[], Any]) -> None:
-            results = call()
+        def call_with_backward(function: Callable[[], Any]) -> None:
+            results = function()
             if roots := _backward_roots(results):
                 for leaf in filter(_collects_gradients, self._all_tensors()):
                     leaves.setdefault(id(leaf), (leaf, leaf.grad))
@@ -333,7 +335,7 @@ class Variant:
                     on_tensor(tensor.detach().clone())
 
         try:
-            with prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts):
+            with prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts):
                 return self._observe(0, lambda call: observe(lambda: call_with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
@@ -341,7 +343,7 @@ class Variant:
 
     @contextlib.contextmanager
     def checkpoint_calls(self) -> Iterator[None]:
-        """Make calls keep nothing for the backward pass, which repeats the call instead, while the context is open."""
+        """While the context is open, make calls keep nothing for the backward pass: it repeats the call instead."""
         program = self._program
         self._program = functools.partial(torch.utils.checkpoint.checkpoint, program, use_reentrant=False)
         try:
@@ -382,7 +384,7 @@ class Variant:
                 _run_backward(roots)
 
         try:
-            with prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts):
+            with prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts):
                 return self._observe(0, lambda _: observe(call))
         finally:
             for leaf, grad in zip(leaves, grads, strict=True):
@@ -415,7 +417,7 @@ class Variant:
     def _call(self, seed: int, *, is_guarded: bool = False) -> None:
         seed_all(seed)
         guard = (
-            prevent_effects(self.subject.call, changeable_parts=self.subject.changeable_parts)
+            prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts)
             if is_guarded
             else contextlib.nullcontext()
         )
@@ -433,7 +435,7 @@ class Variant:
             self._context(),
             self.subject.activate(),
             self._code.install(),
-            self._inner.compile_modules(arguments.args, arguments.kwargs),
+            self._inner_modules.compile_modules(arguments.args, arguments.kwargs),
         ):
             yield
 

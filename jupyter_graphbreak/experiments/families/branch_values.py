@@ -302,8 +302,8 @@ def select_value(
         if if_value == else_value:
             return if_value
         containers = _split_into_members(if_value, else_value)
-        selected = select_value(condition, *containers, choose) if containers is not None else None
-        return choose(condition, if_value, else_value) if selected is None else selected
+        selected_value = select_value(condition, *containers, choose) if containers is not None else None
+        return choose(condition, if_value, else_value) if selected_value is None else selected_value
     if (
         if_value is None
         or else_value is None

@@ -76,18 +76,18 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     rewritten_site = rewrite_guard_as_if(site)
     if rewritten_site is not None and isinstance(rewritten_site.node, ast.If):
-        case = site.draft.enclosing(site.node, ast.match_case)
+        case = site.draft.enclosing_node(site.node, ast.match_case)
         conditions = (site.condition(case.guard),) if case is not None and case.guard is not None else ()
         for proposal in _propose_for_statement(rewritten_site, rewritten_site.node):
             yield replace(proposal, conditions=conditions)
         return
-    if_expression = site.draft.enclosing(site.node, ast.IfExp)
+    if_expression = site.draft.enclosing_node(site.node, ast.IfExp)
     if if_expression is not None and (if_expression is site.node or site.node in ast.walk(if_expression.test)):
         yield from _propose_for_expression(
             site, if_expression, _python_operand_count(problem, site, if_expression.test)
         )
         return
-    if_statement = site.draft.enclosing(site.node, ast.If)
+    if_statement = site.draft.enclosing_node(site.node, ast.If)
     if if_statement is None or not (if_statement is site.node or site.node in ast.walk(if_statement.test)):
         return
     outermost_if = _outermost_breaking_if(problem, site, if_statement)
@@ -113,7 +113,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
         conditional_nodes = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
         conditions = [node for node in conditional_nodes if not bound_names.isdisjoint(names_read(node.test))]
     for node in conditions:
-        enclosing_statement = draft.enclosing(node, ast.stmt)
+        enclosing_statement = draft.enclosing_node(node, ast.stmt)
         if enclosing_statement is None:
             continue
         site = Site(source, draft, node, enclosing_statement, {source: text})
@@ -589,7 +589,7 @@ def _propose_without_skip(site: Site, if_statement: ast.If, condition: str, pyth
     ``python_test`` contains the operands that precede the condition and that Python decides, such as ``self.training``.
     """
     draft = site.draft
-    loop = draft.enclosing(if_statement, ast.For)
+    loop = draft.enclosing_node(if_statement, ast.For)
     if loop is None:
         return
     loop_statement = next((part for part in loop.body if if_statement in ast.walk(part)), None)

@@ -292,7 +292,7 @@ def rewrite_guard_as_if(site: Site) -> Site | None:
     The ``else`` contains the body of the case that matches if the guard is false.
     """
     draft = site.draft
-    statement, case = draft.enclosing(site.node, ast.Match), draft.enclosing(site.node, ast.match_case)
+    statement, case = draft.enclosing_node(site.node, ast.Match), draft.enclosing_node(site.node, ast.match_case)
     if statement is None or case is None or case.guard is None or site.node not in ast.walk(case.guard):
         return None
     later_cases = statement.cases[statement.cases.index(case) + 1 :]

@@ -108,7 +108,7 @@ def defer(
 
 
 def _may_end_call(statement: ast.stmt) -> bool:
-    """Return whether a statement contains a ``raise`` or ``assert``, which may end the call."""
+    """Return whether a statement contains a ``raise`` or ``assert`` and so may end the call."""
     return any(isinstance(node, ast.Raise | ast.Assert) for node in ast.walk(statement))
 
 
@@ -154,7 +154,7 @@ def _needed_expressions(statement: ast.stmt, local_names: set[str], parameters: 
 def _parts_for_graph(node: ast.expr, local_names: set[str], *, is_protected: bool) -> list[ast.expr]:
     """Return the parts of an expression that the graph must compute, without conversions that move them to the host.
 
-    If a condition protects the expression, which may raise, the graph returns only the names in it.
+    If the expression may raise and a condition protects it, the graph returns only the names in it.
     """
     inner = tensor_moved_to_host(node)
     if inner is not None:

@@ -82,7 +82,7 @@ class Draft:
             yield parent
             node = parent
 
-    def enclosing(self, node: ast.AST, node_type: type[_Node]) -> _Node | None:
+    def enclosing_node(self, node: ast.AST, node_type: type[_Node]) -> _Node | None:
         """Return a node if it has the given type, or else its nearest ancestor of that type, if there is one."""
         return next((part for part in (node, *self.ancestors(node)) if isinstance(part, node_type)), None)
 

@@ -79,7 +79,7 @@ def _counted_name(node: ast.AST) -> ast.Name | None:
 
 
 def _mask_of_indices(draft: Draft, name: ast.Name) -> ast.expr | None:
-    """Return the mask if a variable, which is assigned once, contains the indices of the mask's nonzero elements."""
+    """Return the mask if a variable that is assigned once contains the indices of the mask's nonzero elements."""
     nodes = list(ast.walk(draft.enclosing_function(name) or draft.tree))
     stores = [
         node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name.id

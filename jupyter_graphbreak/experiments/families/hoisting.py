@@ -45,7 +45,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     function = site.function if site is not None else None
     if site is None or function is None:
         return
-    block = site.draft.enclosing(site.node, ast.With)
+    block = site.draft.enclosing_node(site.node, ast.With)
     if block is not None and block is not site.node and not any(site.node in ast.walk(item) for item in block.items):
         block = None
     entry = entry_function(problem, site)
@@ -121,7 +121,7 @@ def _is_draw(node: ast.AST) -> bool:
 
 
 def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    call = site.draft.enclosing(site.node, ast.Call)
+    call = site.draft.enclosing_node(site.node, ast.Call)
     uses_result = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
     if call is None or site.statement not in function.body or not uses_result:
         return

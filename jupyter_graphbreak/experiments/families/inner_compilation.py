@@ -149,7 +149,7 @@ class _InnerCompilationWriter:
                 site.source, draft.line_deletion(site.node.lineno, site.node.end_lineno or site.node.lineno)
             )
             return
-        statement = draft.enclosing(site.node, ast.stmt)
+        statement = draft.enclosing_node(site.node, ast.stmt)
         is_call_of_method = isinstance(statement, ast.Expr) and statement.value is site.node
         is_same_name = isinstance(statement, ast.Assign) and [dotted_name(part) for part in statement.targets] == [
             dotted_name(site.target)
@@ -270,7 +270,7 @@ class _InnerCompilationWriter:
             target = target.value
         if target is not None and _PATH_PATTERN.fullmatch(dotted_name(target)):
             return dotted_name(target)
-        statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
+        statement = self._drafts[site.source].enclosing_node(site.node, ast.stmt)
         is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node
         return _assigned_name(self._drafts[site.source], site.node) or None if is_assigned else None
 
@@ -301,7 +301,7 @@ class _InnerCompilationWriter:
         """
         root = expression.partition(".")[0].partition("[")[0]
         sites = [
-            (site.source, self._drafts[site.source].enclosing(site.node, ast.stmt)) for site in self._compile_sites
+            (site.source, self._drafts[site.source].enclosing_node(site.node, ast.stmt)) for site in self._compile_sites
         ]
         statements = [(source, statement) for source, statement in sites if statement is not None]
         at_top_level = [place for place in statements if _is_at_top_level(self._drafts[place[0]], place[1])]
@@ -440,6 +440,6 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 def _assigned_name(draft: Draft, node: ast.expr) -> str:
     """Return the name to which the result of an expression is assigned; empty if there is none."""
-    statement = draft.enclosing(node, ast.stmt)
+    statement = draft.enclosing_node(node, ast.stmt)
     has_name = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
     return statement.targets[0].id if has_name else ""  # type: ignore[union-attr]

@@ -43,7 +43,7 @@ _INTEGER_COUNT_TITLE = (
 )
 #: The setting with which a tensor's value becomes a number without a graph break.
 _CAPTURE_SCALARS = {"torch._dynamo.config.capture_scalar_outputs": True}
-#: Methods, and functions of modules such as torch, whose results share no memory with their arguments.
+#: Methods, and functions in modules such as torch: their results share no memory with their arguments.
 _COMPUTING_METHODS = frozenset({
     "abs", "all", "any", "argmax", "argmin", "clone", "cos", "exp", "full", "full_like", "item", "log", "max", "mean",
     "min", "norm", "numel", "ones", "ones_like", "pow", "rand", "rand_like", "randn", "randn_like", "sigmoid", "sin",
@@ -59,12 +59,12 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None or site.function is None:
         return
-    loop = site.draft.enclosing(site.node, ast.While)
+    loop = site.draft.enclosing_node(site.node, ast.While)
     if loop is not None and (loop is site.node or site.node in ast.walk(loop.test)):
         yield from _propose_for_bounded_while(site, loop)
         yield from _propose_while_loop(site, loop)
         return
-    if_statement = site.draft.enclosing(site.node, ast.If)
+    if_statement = site.draft.enclosing_node(site.node, ast.If)
     if if_statement is None or not (if_statement is site.node or site.node in ast.walk(if_statement.test)):
         return
     outer = next(iter(site.draft.ancestors(if_statement)))

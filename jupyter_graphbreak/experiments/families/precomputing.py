@@ -248,7 +248,7 @@ class _Partition:
         self.lines += [line.removeprefix(indent) for line in self.draft.text_of(statement).split("\n")]
 
     def _is_movable(self, statement: ast.stmt) -> bool:
-        """Return whether a statement only binds names, which nothing else binds, to values known before the call."""
+        """Return whether a statement only binds names to values known before the call, and nothing else binds them."""
         match statement:
             case ast.Assign(targets=[ast.Name()]) | ast.If():
                 pass

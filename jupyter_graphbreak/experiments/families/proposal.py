@@ -21,7 +21,7 @@ class Problem:
 
     Families that change the code of several breaks at once need the whole report. The break's location and stacks refer
     to lines of ``texts``; the text of a cell includes the magic's line. New code must not assign the taken names; there
-    are none if the program is a function, whose names are local.
+    are none if the program is a function, because its names are local.
     """
 
     report: Report

@@ -322,7 +322,7 @@ def _uses_of_optional_values(
     function = draft.enclosing_function(test)
     if function is None:
         return
-    scope = draft.enclosing(function, ast.ClassDef) or function
+    scope = draft.enclosing_node(function, ast.ClassDef) or function
     names = {*_optional_parameters(function), *_optional_values(scope)}
     names -= {dotted_name(part) for operand in decided_operands for part in ast.walk(operand)}
     names -= _names_known_not_none(draft, test, evaluated_operands, names)
@@ -416,7 +416,7 @@ def _names_known_not_none(
                 dotted_name(part) for part in ast.walk(outer.test) if isinstance(part, ast.Name | ast.Attribute)
             }
         inner = outer
-    statement = draft.enclosing(test, ast.stmt)
+    statement = draft.enclosing_node(test, ast.stmt)
     while statement is not None:
         block = draft.block_of(statement)
         earlier_nodes += block[: block.index(statement)]

@@ -232,7 +232,7 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
 
 
 def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
-    """Write ``random.random()``, which Dynamo cannot trace, as the equivalent ``random.uniform(0, 1)``."""
+    """Replace ``random.random()``, which Dynamo cannot trace, with the equivalent ``random.uniform(0, 1)``."""
     call = _find_call(site, "random")
     if call is None or dotted_name(call.func) != "random.random" or call.args or call.keywords:
         return

@@ -120,7 +120,7 @@ def _tensor_and_mask(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 def _propose_reading_one_by_one(site: Site) -> Iterator[Proposal]:
     """Yield a change that reads the values of a list one by one, with a setting that makes this traceable."""
-    call = site.draft.enclosing(site.node, ast.Call)
+    call = site.draft.enclosing_node(site.node, ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return
     text = as_operand(site.draft.text_of(call.func.value))

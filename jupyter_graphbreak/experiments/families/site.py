@@ -113,7 +113,7 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     if location is None or draft is None:
         return None
     node = draft.find_node(location.line, location.column, location.end_line, location.end_column)
-    statement = draft.enclosing(node, ast.stmt) if node is not None else None
+    statement = draft.enclosing_node(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
     library_ids = {source.id for source in problem.report.sources if source.kind == "library"}
@@ -209,7 +209,7 @@ def compile_options(draft: Draft, node: ast.expr) -> str:
 
 
 def has_constant_options(node: ast.expr) -> bool:
-    """Return whether the options of a call to ``torch.compile`` are constants, which mean the same in any source."""
+    """Return whether the options of a call to ``torch.compile`` are constants and so mean the same in any source."""
     keywords = node.keywords if isinstance(node, ast.Call) else []
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 

@@ -249,7 +249,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _propose_without_numpy(site: Site) -> Iterator[Proposal]:
-    """Yield a change that multiplies the sizes of a shape without NumPy, whose numbers become tensors."""
+    """Yield a change that multiplies the sizes of a shape without NumPy, because NumPy's numbers become tensors."""
     for call in (node for node in ast.walk(site.statement) if isinstance(node, ast.Call)):
         name = dotted_name(call.func)
         (shape,) = call.args if len(call.args) == 1 and not call.keywords else (None,)
@@ -333,7 +333,7 @@ def _host_read_at(break_site: Site) -> _HostRead | None:
 
 def _output_size_read(break_site: Site) -> _HostRead | None:
     """Return the read at a break in a ``repeat_interleave`` without an output size; ``None`` for other breaks."""
-    call = break_site.draft.enclosing(break_site.node, ast.Call)
+    call = break_site.draft.enclosing_node(break_site.node, ast.Call)
     if call is None or called_name(call) != "repeat_interleave":
         return None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}

@@ -154,7 +154,7 @@ def _sources_without_compilation(site: Site, function: FunctionNode) -> _Changed
 
 def _compile_removal(draft: Draft, call: ast.Call, compiled_names: _CompiledNames) -> Splice | None:
     """Return the splice that stops a call from compiling its target; ``None`` if it cannot be written."""
-    statement = draft.enclosing(call, ast.stmt)
+    statement = draft.enclosing_node(call, ast.stmt)
     if _compiles_in_place(call, compiled_names):
         return draft.deletion(statement) if isinstance(statement, ast.Expr) and statement.value is call else None
     target = call.args[0]
@@ -249,7 +249,7 @@ def _compile_calls(draft: Draft, compiled_names: _CompiledNames) -> list[ast.Cal
 def _may_compile(
     draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, defines_function: bool
 ) -> bool:
-    """Return whether a source compiles something unidentified, which may be the function.
+    """Return whether a source compiles something unidentified that may be the function.
 
     Compiled attributes of objects are considered only in the source that defines the function, and functions that
     compile their argument only if one of the names is passed to them. For a method, ``block.compile()`` on an unknown
@@ -363,7 +363,7 @@ def _decorator_lines(draft: Draft, compile_calls: Sequence[ast.Call], parts: _Wr
 
 
 def _default_removals(draft: Draft, function: FunctionNode) -> list[Splice]:
-    """Return the splices that remove all defaults if one is a call, which must not run twice."""
+    """Return the splices that remove all defaults if one is a call, because it must not run twice."""
     arguments = function.args
     positional_parameters = [*arguments.posonlyargs, *arguments.args]
     pairs: list[tuple[ast.arg, ast.expr | None]] = [

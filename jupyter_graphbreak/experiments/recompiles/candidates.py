@@ -113,7 +113,7 @@ class RecompileCandidate:
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of ``other``, which changes only calls, and further ones."""
+        """Return whether ``other`` changes only calls, and this candidate makes all its changes and further ones."""
         adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls

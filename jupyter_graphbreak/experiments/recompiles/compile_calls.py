@@ -24,7 +24,7 @@ _MAX_ASSIGNMENTS = 3
 class CompiledDefinition(NamedTuple):
     """The definition of the compiled function, or of the module's class, as far as it is known.
 
-    ``source`` is ``None`` if a library contains the definition. ``line`` is the first line, which may be a decorator's.
+    ``source`` is ``None`` if a library contains the definition. ``line`` is its first line, or its first decorator's.
     """
 
     name: str

@@ -424,13 +424,17 @@ class EntrySearch:
             sites_by_source[source].append(shown_site)
         if candidate.preparations and not sites_by_source:
             return candidate, change
-        call, reserved_names, statements = self._entry.call, top_level_names(), settings_statements(change.settings)
+        function, reserved_names, statements = (
+            self._entry.function,
+            top_level_names(),
+            settings_statements(change.settings),
+        )
         for source, sites in sites_by_source.items():
             original_text = self._texts.text(source)
             text = texts.get(source, original_text)
             # The first change of this text must not have moved the calls to different lines.
             new_text = (
-                insert_lines_before_calls(text, sites, call, candidate.preparations, statements, reserved_names)
+                insert_lines_before_calls(text, sites, function, candidate.preparations, statements, reserved_names)
                 if text.count("\n") == original_text.count("\n")
                 else None
             )

@@ -68,7 +68,7 @@ def _apply_adjustment(entry: Entry, adjustment: Adjustment, owner: str) -> Itera
     arguments = entry.arguments.copy()
     if adjustment.lines:
         code = compile("\n".join(adjustment.lines), "<before the call>", "exec")
-        arguments = run_lines(code, entry.call, arguments, state_roots(entry.call, arguments), owner)
+        arguments = run_lines(code, entry.function, arguments, state_roots(entry.function, arguments), owner)
     dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
     with apply_settings(adjustment.settings):
         yield dataclasses.replace(entry, arguments=arguments, dynamic=dynamic)
@@ -95,7 +95,7 @@ def find_recompile_remedies(
     builder = _RecompileRemedyBuilder(report, texts)
     recompiles_by_entry, recompiles_without_entry = _recompiles_by_entry(report, recorded_entries.entries)
     for entry, recompiles in recompiles_by_entry:
-        on_status(f"to repeat the calls to {entry.function} on copies")
+        on_status(f"to repeat the calls to {entry.name} on copies")
         calls, has_repeated_calls = recorded_entries.calls_to(entry), recorded_entries.has_repeated_calls(entry)
         search = EntrySearch(
             entry, calls, recompiles, report, texts, compile_text, on_status, has_repeated_calls=has_repeated_calls

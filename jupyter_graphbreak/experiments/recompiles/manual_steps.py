@@ -258,12 +258,12 @@ def _sentence_about_sizes_and_numbers(mentioned_variations: Variations) -> str:
 
 
 def _sentence_about_size(size: Size) -> str:
-    large, small = size.values[0], size.values[-1]
-    is_last_batch = size.dim == 0 and small < large and {*size.values} == {small, large}
-    if is_last_batch and (small, small) not in itertools.pairwise(size.values):
+    large_size, small_size = size.values[0], size.values[-1]
+    is_last_batch = size.dim == 0 and small_size < large_size and {*size.values} == {small_size, large_size}
+    if is_last_batch and (small_size, small_size) not in itertools.pairwise(size.values):
         return (
-            f"Dimension 0 of `{size}` is {small} instead of {large} in some calls, as in a smaller last batch: pad "
-            "that batch, or leave it out (`drop_last=True` of a `DataLoader`)."
+            f"Dimension 0 of `{size}` is {small_size} instead of {large_size} in some calls, as in a smaller last "
+            "batch: pad that batch, or leave it out (`drop_last=True` of a `DataLoader`)."
         )
     return (
         f"Dimension {size.dim} of `{size}` varies: keep it constant, for example by padding, or move the code that "

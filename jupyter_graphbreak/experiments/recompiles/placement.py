@@ -224,7 +224,7 @@ class _CallWriter:
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
         """Write the code that changes an item of the unpacked mapping, and return whether that is possible."""
-        # The caller owns the mapping, which may lack an optional item.
+        # The caller owns the mapping, and it may lack an optional item.
         if preparation.assigns or preparation.optional_path is not None:
             return False
         self._code_blocks.append(
@@ -395,7 +395,7 @@ def _names_in(scope: ast.AST) -> set[str]:
 
 
 def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
-    """Return the splice that inserts lines before a statement, which may follow a colon or a semicolon on its line.
+    """Return the splice that inserts lines before a statement, even after a colon or a semicolon on its line.
 
     The result is ``None`` if the lines cannot be inserted there.
     """

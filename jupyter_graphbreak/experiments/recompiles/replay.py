@@ -39,7 +39,7 @@ DEFAULT_OWNER = "model"
 class RepeatedCall:
     """A call to repeat. It is unseen if the run did not make it.
 
-    ``arguments`` contains the specs by path; ``None`` for the first call, whose arguments were copied. ``state``
+    ``arguments`` contains the specs by path; ``None`` for the first call: its arguments were copied. ``state``
     contains plain values to assign before the call. ``description`` is the phrase for the call in a sentence: "call 2".
     """
 
@@ -94,21 +94,21 @@ def replay(
     results: list[Result] = []
     counts: list[CompilationCounts] = []
     with sandbox_runs(), use_eager_random_numbers(), apply_settings(adjustment.settings):
-        subject = Subject(entry.call, entry.arguments)
+        subject = Subject(entry.function, entry.arguments)
         original_arguments = subject.arguments or entry.arguments
         noise = add_noise_to_parameters(subject) if adds_noise else contextlib.nullcontext(enter_result=True)
-        with noise as can_repeat, compile_separately(subject.call), watch_compilations() as counts_so_far:
+        with noise as can_repeat, compile_separately(subject.function), watch_compilations() as counts_so_far:
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
-                dataclasses.replace(entry, dynamic=dynamic).compile(subject.call, clone_backend(entry.backend))
+                dataclasses.replace(entry, dynamic=dynamic).compile(subject.function, clone_backend(entry.backend))
                 if compiles and not entry.compiles_inner_function
-                else subject.call
+                else subject.function
             )
             for call in calls if can_repeat else ():
                 arguments = (
                     original_arguments
                     if call.arguments is None
-                    else rebuild_arguments(subject.call, call.arguments, call.keyword_names, original_arguments)
+                    else rebuild_arguments(subject.function, call.arguments, call.keyword_names, original_arguments)
                 )
                 counts_before = counts_so_far()
                 program = _make_program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
@@ -129,22 +129,22 @@ def _make_program(
 
     def program(*args: Any, **kwargs: Any) -> Any:
         arguments = Arguments(*args, **kwargs)
-        roots = state_roots(subject.call, arguments)
+        roots = state_roots(subject.function, arguments)
         for path, value in call.state.items():
             _assign(roots, path, value)
         with call.modes.apply():
             if lines:
-                arguments = run_lines(code, subject.call, arguments, roots, owner)
+                arguments = run_lines(code, subject.function, arguments, roots, owner)
             return compiled(*arguments.args, **arguments.kwargs)
 
     return program
 
 
 def run_lines(
-    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Binding], owner: str
+    code: Any, function: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, Binding], owner: str
 ) -> Arguments:
     """Run the code that precedes a call, and return the arguments for the call."""
-    arguments_by_name = arguments.by_name(call)
+    arguments_by_name = arguments.by_name(function)
     state = {root.name: binding for root, binding in roots.items() if root.kind in {"global", "closure"}}
     names = {"torch": torch, **{name: binding.read() for name, binding in state.items()}, **arguments_by_name}
     module = next((binding for root, binding in roots.items() if root.kind == "module"), None)
@@ -158,7 +158,7 @@ def run_lines(
     new_arguments = {name: names[name] for name in arguments_by_name}
     if all(new_arguments[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
-    return bind_arguments(call, new_arguments, arguments.kwargs)
+    return bind_arguments(function, new_arguments, arguments.kwargs)
 
 
 def _assign(roots: Mapping[Root, Binding], path: Path, value: Any) -> None:

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 
-def _code_of(call: Any) -> CodeType | None:
+def _code_of(function: Any) -> CodeType | None:
     """Return the code that implements a call to a function, a method, a partial or a module; ``None`` without code."""
-    while isinstance(call, partial):
-        call = call.func
-    function = type(call).forward if isinstance(call, torch.nn.Module) else call
-    return getattr(getattr(function, "__func__", function), "__code__", None)
+    while isinstance(function, partial):
+        function = function.func
+    implementation = type(function).forward if isinstance(function, torch.nn.Module) else function
+    return getattr(getattr(implementation, "__func__", implementation), "__code__", None)
 
 
 class ReportTexts:
@@ -93,13 +93,13 @@ class ReportTexts:
 
     def definition_of(self, entry: Entry) -> CompiledDefinition:
         """Return the definition of an entry's function, as far as it is known."""
-        code = _code_of(entry.call)
+        code = _code_of(entry.function)
         source = self._ids.get(code.co_filename) if code is not None else None
         if code is None or source is None or not self.is_own(source):
-            return CompiledDefinition(entry.function)
+            return CompiledDefinition(entry.name)
         cell = self._find_cell(code.co_filename)
         line = code.co_firstlineno + (cell.line_offset if cell is not None else 0)
-        return CompiledDefinition(entry.function, source, line)
+        return CompiledDefinition(entry.name, source, line)
 
     def is_own(self, source: str) -> bool:
         """Return whether a source belongs to the user."""

@@ -185,7 +185,7 @@ class CallTrials:
         #: The time in seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
         calls_near_constants = calls_around_constants(
-            usable_calls, self.variations, assigned_paths, numbers_in_code(entry.call)
+            usable_calls, self.variations, assigned_paths, numbers_in_code(entry.function)
         )
         self._assigned_paths = assigned_paths
         self._calls_near_constants = self._run_further_calls(
@@ -441,18 +441,20 @@ class CallTrials:
         )
 
 
-def avoids_enough_compilations(avoidable: int, avoided: int, unseen_before: int, unseen_after: int) -> bool:
+def avoids_enough_compilations(avoidable_count: int, avoided_count: int, unseen_before: int, unseen_after: int) -> bool:
     """Return whether a change that leaves some recompiles is worth making.
 
-    ``avoidable`` and ``avoided`` count compilations after the first call of the run; ``unseen_before`` and
+    ``avoidable_count`` and ``avoided_count`` count compilations after the first call of the run; ``unseen_before`` and
     ``unseen_after`` count the compilations in calls that the run never made, without and with the change.
     """
-    return avoided >= max(1, _MIN_AVOIDED_SHARE * avoidable) or (avoided == 0 and unseen_after == 0 < unseen_before)
+    return avoided_count >= max(1, _MIN_AVOIDED_SHARE * avoidable_count) or (
+        avoided_count == 0 and unseen_after == 0 < unseen_before
+    )
 
 
 def _calls_with_abandoned_functions(counts: Sequence[CompilationCounts]) -> list[int]:
     """Return the numbers of the calls in which Dynamo gives up compiling functions, once for each function."""
-    return [number for number, count in enumerate(counts) for _ in range(count.abandoned)]
+    return [number for number, count in enumerate(counts) for _ in range(count.abandoned_frames)]
 
 
 def _call_suffix(call: RepeatedCall) -> str:

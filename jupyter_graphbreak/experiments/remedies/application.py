@@ -90,7 +90,7 @@ class LiveFunctions:
     ) -> list[types.FunctionType]:
         """Return the functions, ``copies`` included, that are defined in the given files.
 
-        The first call searches all objects of the process, which takes a tenth of a second or more. The copies are
+        The first call searches all objects of the process and takes a tenth of a second or more. The copies are
         those that were created since.
         """
         if not filenames:
@@ -189,7 +189,7 @@ class NewDefinition(NamedTuple):
 
 
 class Application:
-    """A change to functions in this process, which can be applied repeatedly.
+    """A change to functions in this process; it can be applied repeatedly.
 
     The new code objects are created only once, because Dynamo finds compiled code by its code object. ``texts``
     contains the whole new text of each source that changes, and ``copies`` functions that were created after the first

@@ -38,7 +38,7 @@ class Change:
 
     @property
     def inner_targets(self) -> frozenset[tuple[str, str]]:
-        """The path of each module to compile, with its method, which is empty if the module is compiled."""
+        """The path and the method of each module to compile; the method is empty if the module itself is compiled."""
         return frozenset((path, part.method) for part in self.inner_calls for path in part.module_paths)
 
     def __bool__(self) -> bool:

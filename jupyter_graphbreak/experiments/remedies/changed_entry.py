@@ -51,12 +51,12 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
             os.environ.update(environment)
             for switch in library_switches(change):
                 exec(switch.code or "", {})  # noqa: S102 - a switch
-            with application.replace_code(), _prepare_call(change, application, subject) as call:
+            with application.replace_code(), _prepare_call(change, application, subject) as function:
                 if change.compiles_inner_function:  # a stance of `torch.compiler` would cost time on every call
-                    _replace_definitions(application, call, compile_inner)
+                    _replace_definitions(application, function, compile_inner)
                 yield replace(
                     entry,
-                    call=call,
+                    function=function,
                     compiles_inner_function=change.compiles_inner_function,
                     inner_targets=change.inner_targets,
                 )
@@ -78,39 +78,39 @@ def open_to_compile(
         subject = _copy_with_switches(entry, change)
         with (
             replace_functions(program, change.texts, subject.functions()) as application,
-            _prepare_call(change, application, subject) as call,
-            compile_separately(call),
+            _prepare_call(change, application, subject) as function,
+            compile_separately(function),
         ):
-            yield call, subject, application
+            yield function, subject, application
 
 
 @contextlib.contextmanager
 def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[tuple[Callable[..., Any], Subject]]:
     """Yield the function of :func:`open_to_compile`, uncompiled, and its subject."""
-    with open_to_compile(entry, program, change) as (call, subject, application):
+    with open_to_compile(entry, program, change) as (function, subject, application):
         if change.compiles_inner_function:
-            _replace_definitions(application, call, lambda inner: inner)
+            _replace_definitions(application, function, lambda inner: inner)
             subject.keep_definitions(application.defined_names)
-        yield uncompiled_callable(call), subject
+        yield uncompiled_callable(function), subject
 
 
 @contextlib.contextmanager
 def _prepare_call(change: Change, application: Application, subject: Subject) -> Iterator[Any]:
     """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
-    namespace = globals_of(subject.call)
+    namespace = globals_of(subject.function)
     names = application.defined_names
     with apply_settings(change.settings), application.add_definitions(namespace):
         subject.keep_definitions(names)
-        if namespace is not None and subject.call.__name__ in names:
+        if namespace is not None and subject.function.__name__ in names:
             # with new decorators; without a new definition, the name refers to the user's own function
-            yield namespace[subject.call.__name__]
+            yield namespace[subject.function.__name__]
         else:
-            yield subject.call
+            yield subject.function
 
 
 def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     """Return a copy of an entry after running the switches of a change. Each run starts from that state."""
-    subject = Subject(entry.call, entry.arguments)
+    subject = Subject(entry.function, entry.arguments)
     for switch in (switches := library_switches(change)):
         exec(switch.code or "", {})  # noqa: S102 - a switch
     statements = [
@@ -118,31 +118,34 @@ def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     ]
     if not statements:
         return subject
-    model = outermost_module(subject.call, subject.arguments or entry.arguments)
+    model = outermost_module(subject.function, subject.arguments or entry.arguments)
     for statement in statements:
         exec(statement, {"model": model})  # noqa: S102 - a switch
-    return Subject(subject.call, subject.arguments, name_snapshot=subject.name_snapshot())
+    return Subject(subject.function, subject.arguments, name_snapshot=subject.name_snapshot())
 
 
-def outermost_module(call: Any, arguments: Arguments) -> Any:
+def outermost_module(function: Any, arguments: Arguments) -> Any:
     """Return the module that the code of switches calls ``model``; ``None`` if the program has none."""
-    if isinstance(call, torch.nn.Module):
-        return call
-    owner = getattr(call, "__self__", None)
+    if isinstance(function, torch.nn.Module):
+        return function
+    owner = getattr(function, "__self__", None)
     if isinstance(owner, torch.nn.Module):
         return owner
-    cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
-    names = getattr(getattr(unwrap(call), "__code__", None), "co_names", ())
-    namespace = globals_of(call) or {}
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    names = getattr(getattr(unwrap(function), "__code__", None), "co_names", ())
+    namespace = globals_of(function) or {}
     used_globals = [namespace[name] for name in names if name in namespace]
     values = (*arguments.values(), *cells, *used_globals)
     modules = (value for value in values if isinstance(value, torch.nn.Module))
     return next(modules, None)
 
 
-def _replace_definitions(application: Application, call: Any, make_replacement: Callable[[Any], Any]) -> None:
+def _replace_definitions(application: Application, function: Any, make_replacement: Callable[[Any], Any]) -> None:
     """Replace the compiled functions that a change defines, given a function that makes each replacement."""
-    namespaces = [*(function.__globals__ for function in application.functions), globals_of(call) or {}]
+    namespaces = [
+        *(changed_function.__globals__ for changed_function in application.functions),
+        globals_of(function) or {},
+    ]
     for namespace in namespaces:
         for definition in application.definitions:
             inner = compiled_callable(namespace.get(definition.name))

@@ -73,7 +73,7 @@ IsPromising = Callable[[CompiledRun], bool]
 class ProgramOnCopies(NamedTuple):
     """A function to compile while a change is applied, the copies that it uses, and a function that finds its cells."""
 
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     subject: Subject
     change: Change
     find_cell: FindCell
@@ -94,7 +94,9 @@ def run_on_inputs(
         return original.entry.compile(function, backend)
 
     inner = InnerModules(subject, change.inner_targets, compile_here)
-    compiled_call = inner.wrap_call(program.call) if change.compiles_inner_function else compile_here(program.call)
+    compiled_call = (
+        inner.wrap_call(program.function) if change.compiles_inner_function else compile_here(program.function)
+    )
     backend_to_force = backend if change.compiles_inner_function else None
     start, time_left = time.monotonic(), seconds_left()
 

@@ -85,9 +85,9 @@ def find_remedies_of_call(
     raised if a patch changes nothing that the call compiles, a TrialStoppedError if the function was stopped before it
     did something outside of its copies, and any exception that the function itself raises.
     """
-    call = uncompiled_callable(fn)
+    function = uncompiled_callable(fn)
     options = compile_arguments(fn) or CompileArguments("eager")
-    entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).to_positional(call), *options)
+    entry = Entry(callable_name(function), None, function, Arguments(*args, **kwargs).to_positional(function), *options)
     deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     why_not = entry.why_not_run()
     if why_not is not None:
@@ -124,11 +124,11 @@ def _empty_result(reason: str) -> FoundRemedies:
 
 
 def _out_of_time_message(entry: Entry) -> str:
-    return f"Nothing was tried for {entry.function}: running it on copies took all the available time."
+    return f"Nothing was tried for {entry.name}: running it on copies took all the available time."
 
 
 def _not_started_message(entry: Entry) -> str:
-    return f"Nothing was tried for {entry.function}: the time limit was reached before it could run."
+    return f"Nothing was tried for {entry.name}: the time limit was reached before it could run."
 
 
 def find_remedies(  # noqa: PLR0913 - independent options of one search
@@ -169,7 +169,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
             if left_s <= 0 and (is_later or not own_edits):
                 reasons += [] if is_later else [_not_started_message(entry)]
                 continue
-            on_status(f"to repeat {entry.function} on copies")
+            on_status(f"to repeat {entry.name} on copies")
             with entry.set_up():
                 first_run_deadline = _deadline_of_first_run(entry_deadline, own_edits)
                 runner = _runner_or_reason(entry, report, first_run_deadline, recorded_entries, compile_text, find_cell)
@@ -225,7 +225,7 @@ class _Progress:
 
         If the run repeats a later call of an entry, only breaks that no earlier run reached are used.
         """
-        breaks_in_run, function = same_breaks(self.report, runner.original.report), runner.entry.function
+        breaks_in_run, function = same_breaks(self.report, runner.original.report), runner.entry.name
         fixed_break_ids = self._fixed_break_ids | self._fixed_in_function.get(function, set())
         searched_breaks = breaks_in_run.keys() & (
             self.unreached_break_ids() if is_later else breaks_in_run.keys() - fixed_break_ids
@@ -245,7 +245,7 @@ class _Progress:
             if candidate.works:
                 fixed_break_ids = {ident for ident, run_id in breaks_in_run.items() if run_id in candidate.breaks}
                 if candidate.result.change.inner_calls:
-                    self._fixed_in_function.setdefault(runner.entry.function, set()).update(fixed_break_ids)
+                    self._fixed_in_function.setdefault(runner.entry.name, set()).update(fixed_break_ids)
                 else:
                     self._fixed_break_ids |= fixed_break_ids
 
@@ -266,7 +266,7 @@ def _runner_or_reason(
         return _out_of_time_message(entry)
     except TrialStoppedError as stopped:
         recorded_entries.leave_out(entry, stopped.effect)
-        return f"{entry.function} was not run again: it {stopped.effect.description}"
+        return f"{entry.name} was not run again: it {stopped.effect.description}"
     except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
         return why_copies_failed(entry, error, report)
 
@@ -277,7 +277,7 @@ def _later_calls(entry: Entry, recorded_entries: RecordedEntries) -> Iterator[En
     for call in [call for call in calls[1:] if call.modes == entry.modes][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
-                arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
+                arguments = rebuild_arguments(entry.function, call.arguments, call.keyword_names, entry.arguments)
                 yield replace_fields(entry, arguments=arguments)
 
 
@@ -362,5 +362,5 @@ def choose_remedies_to_measure(remedies: Mapping[str, Candidate]) -> list[str]:
 
 
 def _preference(candidate: Candidate) -> tuple[int, int]:
-    """Return a sort key that prefers remedies for few breaks, whose effect can be attributed, then better verdicts."""
+    """Return a sort key that prefers remedies for few breaks, because their effect is clear, then better verdicts."""
     return len(candidate.breaks), candidate.rank

@@ -100,7 +100,7 @@ def find_inner_calls(
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
-        subject = Subject(original.entry.call, original.entry.arguments)
+        subject = Subject(original.entry.function, original.entry.arguments)
         ids_in_entry = {id(item) for _, item in named_objects(subject.owner, "")}
 
         def call_and_note_paths(*args: Any, **kwargs: Any) -> Any:
@@ -108,7 +108,7 @@ def find_inner_calls(
             counts = Counter(path for path, _ in modules)
             # An attribute of the entry's own object and a global variable may have the same path.
             paths_by_id.update((id(module), path) for path, module in modules if counts[path] == 1)
-            return subject.call(*args, **kwargs)
+            return subject.function(*args, **kwargs)
 
         with record_calls(call_and_note_paths, ignores_updates=bool(outside_break_ids)) as (program, root):
             original.run(program, subject, original.cases[0])
@@ -460,24 +460,24 @@ def is_framework_file(filename: str) -> bool:
 
 def describe_entry(entry: Entry) -> CompiledEntry:
     """Describe an entry as the sources refer to it. A method may be a function whose first argument is the object."""
-    call, name = entry.call, str(getattr(entry.call, "__name__", ""))
-    parameters = tuple(parameters_of(call))
-    if isinstance(call, torch.nn.Module):
-        return CompiledEntry(type(call).__name__, is_module=True, parameters=parameters)
-    owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)
+    function, name = entry.function, str(getattr(entry.function, "__name__", ""))
+    parameters = tuple(parameters_of(function))
+    if isinstance(function, torch.nn.Module):
+        return CompiledEntry(type(function).__name__, is_module=True, parameters=parameters)
+    owner, code = getattr(function, "__self__", None), getattr(function, "__code__", None)
     if owner is not None:
         receiver = next(iter(code.co_varnames if code else ()), "self")
         return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
-    passed_values = entry.arguments.by_name(call)
+    passed_values = entry.arguments.by_name(function)
     first_name = next(iter(passed_values), "")
-    if first_name and _is_method(call, type(passed_values[first_name])):
+    if first_name and _is_method(function, type(passed_values[first_name])):
         return CompiledEntry(
             name, type(passed_values[first_name]).__name__, parameters=parameters[1:], receiver=first_name
         )
     return CompiledEntry(name, parameters=parameters)
 
 
-def _is_method(call: Any, class_: type) -> bool:
+def _is_method(function: Any, class_: type) -> bool:
     """Return whether a function is defined as a method of a class or of its bases, judging by its name."""
-    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in class_.__mro__}
-    return getattr(call, "__qualname__", None) in names
+    names = {f"{base.__qualname__}.{getattr(function, '__name__', '')}" for base in class_.__mro__}
+    return getattr(function, "__qualname__", None) in names

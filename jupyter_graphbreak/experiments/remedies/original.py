@@ -132,10 +132,10 @@ class UncompiledOriginal:
         self.entry = entry
         start = time.monotonic()
         self._deriving_s = _SHARE_OF_INPUTS * seconds_left()
-        first_input = Input(entry.arguments, example_of("the first input", entry.arguments, entry.call))
+        first_input = Input(entry.arguments, example_of("the first input", entry.arguments, entry.function))
         with sandbox_runs():
-            self._reference = Reference(entry.call, first_input)
-            # Every trial compiles the program for the usual inputs, which may take long for inputs of a further size.
+            self._reference = Reference(entry.function, first_input)
+            # Every trial compiles the program for the usual inputs. For inputs of a further size, this may take long.
             has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
@@ -192,7 +192,7 @@ class UncompiledOriginal:
             choice, _MAX_DIFFERENT_KINDS
         )
         # While tracing, Dynamo computes with numbers that it treats as constants, and cannot convert NaN. It assumes
-        # that a captured number equals itself, which NaN does not. It captures a second size as a symbol, except for
+        # that a captured number equals itself, but NaN does not. It captures a second size as a symbol, except for
         # sizes 0 and 1, and a symbol can break the graph where a constant does not.
         important_cases = [
             accepted_cases.pop(kind) for kind in list(accepted_cases) if kind.endswith(_NAN_SUFFIX) or kind == "size"
@@ -345,13 +345,13 @@ class UncompiledOriginal:
             for source, conditions_by_number in by_source.items()
         }
         with sandbox_runs(), disable_torch_compile(), record_test_results() as results:  # the change may compile a part
-            subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
+            subject = Subject(self.entry.function, self.entry.arguments)  # copied before the change
             needs_backward: list[bool] = []
 
             def results_in_run(case: ReferenceCase, *, runs_backward: bool) -> set[tuple[int, bool | None]]:
                 results.clear()
                 with contextlib.suppress(LineLimitError), limit_lines():
-                    self.run(subject.call, subject, case, runs_backward=runs_backward)
+                    self.run(subject.function, subject, case, runs_backward=runs_backward)
                 return {(number, result) for number, results_of_test in results.items() for result in results_of_test}
 
             def results_for(case: ReferenceCase) -> set[tuple[int, bool | None]]:
@@ -364,7 +364,7 @@ class UncompiledOriginal:
 
             with (
                 replace_functions(program, {**change.texts, **instrumented_texts}, subject.functions()) as application,
-                application.add_definitions(globals_of(subject.call)),
+                application.add_definitions(globals_of(subject.function)),
             ):
                 subject.keep_definitions(application.defined_names)
                 yield results_for

@@ -135,7 +135,7 @@ def with_remedies(
     candidates_of_searches: list[dict[str, Candidate]] = []
     part_steps: list[Remedy] = []
     for search in searches:
-        function = search.runner.entry.function
+        function = search.runner.entry.name
         ids_of_others = frozenset(
             itertools.chain.from_iterable(ids for other, ids in break_ids_by_function.items() if other != function)
         )
@@ -170,9 +170,7 @@ def with_remedies(
     remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last_number + 1)]
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
     notes = [
-        Diagnostic(
-            "warning", f"Changes to {runner.entry.function} may behave differently with its own backend: {reason}."
-        )
+        Diagnostic("warning", f"Changes to {runner.entry.name} may behave differently with its own backend: {reason}.")
         for runner in (search.runner for search in searches)
         if (reason := runner.why_different_backend()) is not None
     ]
@@ -248,7 +246,7 @@ class _BreakRemedyBuilder:
         ident = self._breaks.get(part.break_) if part is not None else None
         if part is None or ident is None:
             return
-        step = f"compiling `{part.name}` instead of {self._search.runner.entry.function}"
+        step = f"compiling `{part.name}` instead of {self._search.runner.entry.name}"
         sentence = (
             f"`{part.name}` does {round(100 * part.share)}% of the forward operations, and of all breaks only this one "
             f"is inside it: if you can remove this break, try {step}."
@@ -278,10 +276,10 @@ class _BreakRemedyBuilder:
     def _code_for_reader(self, code: str | None) -> str | None:
         """Return code with the user's name for the module that switches call ``model``, if the name is unambiguous."""
         entry = self._search.runner.entry
-        module = outermost_module(entry.call, entry.arguments)
+        module = outermost_module(entry.function, entry.arguments)
         if code is None or module is None:
             return code
-        names = globals_of(entry.call) or vars(sys.modules["__main__"])
+        names = globals_of(entry.function) or vars(sys.modules["__main__"])
         uncompiled_names = [
             name for name, value in names.items() if type(value) is type(module) and not name.startswith("_")
         ]
@@ -305,7 +303,7 @@ def _merge_over_calls(remedies: list[Remedy], entry_by_remedy_id: Mapping[str, E
     for remedy in remedies:
         entry, change = entry_by_remedy_id[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
         has_change = bool(remedy.edits or remedy.settings or remedy.code)
-        key = (entry.frame_id, entry.function, remedy.family, change) if has_change else remedy.id
+        key = (entry.frame_id, entry.name, remedy.family, change) if has_change else remedy.id
         earlier_remedy = remedies_by_change.setdefault(key, remedy)
         if entry_by_remedy_id[earlier_remedy.id] is not entry:
             worse_remedy = max(earlier_remedy, remedy, key=lambda one: VERDICT_RANK.get(one.verdict, len(VERDICT_RANK)))

@@ -131,7 +131,10 @@ def _remaining_breaks(
     breaks_after: Sequence[tuple[Break, frozenset[FileLine]]],
     files: _ChangedFiles,
 ) -> list[Break]:
-    """Return the breaks of the changed program on the lines of a break, except those that were elsewhere before."""
+    """Return the breaks of the changed program on the new lines of an old break.
+
+    The result lacks breaks that a different line already had before the change.
+    """
     # If a change replaced the lines of both breaks together, both are on the same new lines.
     breaks_elsewhere = [
         other
@@ -227,9 +230,9 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
     return "fails", f"raises {error_headline(error)}"
 
 
-def stop_reason(stopped: TrialStoppedError) -> str:
+def stop_reason(error: TrialStoppedError) -> str:
     """Return why a trial was stopped, as the reason of a verdict."""
-    return f"the trial was stopped before it {stopped.effect.description}"
+    return f"the trial was stopped before it {error.effect.description}"
 
 
 def compared_aspects(results: list[Result]) -> list[str]:
@@ -305,7 +308,7 @@ def _is_refused_by_operation(case: ReferenceCase) -> bool:
 
 
 def is_refused_or_nan(case: ReferenceCase) -> bool:
-    """Return whether the original raises for an input, or a plain number is NaN, which few callers pass."""
+    """Return whether few callers pass an input: the original raises for it, or it has a plain number that is NaN."""
     return case.expected_result.error is not None or case.input.has_nan_number
 
 

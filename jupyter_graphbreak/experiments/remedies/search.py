@@ -62,7 +62,7 @@ _SUFFICIENT_SHARE = 0.5
 _OWN_EDIT_FAMILY = "own"
 #: The time in seconds that an edit by the user may take even if no time is left.
 OWN_EDIT_S = 60.0
-#: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
+#: This setting makes sizes unknown while tracing, so the code can raise an error instead of breaking.
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _VERDICTS_WITH_RIGHT_RESULTS: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
@@ -190,9 +190,9 @@ class Search:
     def try_function(self, function: Callable[..., Any]) -> None:
         """Run the trial of the user's replacement for the entry's function."""
         name = getattr(function, "__qualname__", type(function).__name__)
-        change = own_edits.replacement_as_change(self.runner.program, self.runner.entry.call, function)
+        change = own_edits.replacement_as_change(self.runner.program, self.runner.entry.function, function)
         goals = frozenset(break_.id for break_ in self.runner.original.report.breaks)
-        self.on_status(f"{name} instead of {self.runner.entry.function}")
+        self.on_status(f"{name} instead of {self.runner.entry.name}")
         result = self.runner.run_function_trial(function, change, goals)
         breaks = result.removed_break_ids if result.verdict in WORKING else goals
         self.candidates.append(
@@ -211,8 +211,10 @@ class Search:
             texts = edit.texts_for(program, names)
             if not texts:
                 return False
-            call = self.runner.entry.call
-            change = own_edits.change_from_texts(texts, program, call.__code__.co_filename if is_cell(call) else None)
+            function = self.runner.entry.function
+            change = own_edits.change_from_texts(
+                texts, program, function.__code__.co_filename if is_cell(function) else None
+            )
             watched_conditions = tuple(
                 (Change(), condition) for condition in own_edits.conditions_around_changed_lines(texts, program)
             )
@@ -251,7 +253,7 @@ class Search:
 
     def _make_problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
         # A function has its own names, but a cell shares the names of the notebook.
-        return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.call) else frozenset())
+        return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.function) else frozenset())
 
     def _note_fault(self, action: str, fault: Exception) -> None:
         self.faults.append(internal_error_sentence(action, fault))
@@ -429,9 +431,9 @@ class Search:
     def _try_compiling_part(self) -> None:
         report, program = self.runner.original.report, self.runner.program
         goals = self._unfixed_breaks()
-        if not goals or is_cell(self.runner.entry.call) or self._is_out_of_time():
+        if not goals or is_cell(self.runner.entry.function) or self._is_out_of_time():
             return
-        self.on_status(f"to compile a part of {self.runner.entry.function} instead of all of it")
+        self.on_status(f"to compile a part of {self.runner.entry.name} instead of all of it")
         libraries = {source.id for source in report.sources if source.kind == "library"}
         texts = {source: text for source, text in program.texts.items() if source not in libraries}
         try:

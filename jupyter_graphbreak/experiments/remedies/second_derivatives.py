@@ -45,7 +45,7 @@ def find_different_second_derivative(
 ) -> str | None:
     """Describe an input for which computing both branches gives different second derivatives, if any.
 
-    The derivative of the branch that is not taken is multiplied by zero, which gives NaN if it is infinite. Only calls
+    The derivative of the branch that is not taken is multiplied by zero: if it is infinite, that is NaN. Only calls
     whose results require gradients are compared: other calls are unlikely to be differentiated twice.
     """
     if not original.cases[0].expected_result.gradients:

@@ -268,15 +268,15 @@ class TrialRunner:
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                program = ProgramOnCopies(subject.call, subject, Change(), self.program.find_cell)
-                with compile_separately(subject.call):
+                program = ProgramOnCopies(subject.function, subject, Change(), self.program.find_cell)
+                with compile_separately(subject.function):
                     return run_on_inputs(self._uncompiled_original, self.backend, program, chosen_cases, is_promising)
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
             with sandbox_runs(), use_eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
-                yield subject.call, subject
+                yield subject.function, subject
 
         candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_different_function=True)
         return self._run_and_judge(candidate, goals, cases, ran_both_branches=None)
@@ -467,7 +467,7 @@ class TrialRunner:
             for case in edge_cases:
                 if time_budget.is_over:
                     return
-                # PyTorch compiles the bodies of its control flow operators, which runs many lines.
+                # When PyTorch compiles the bodies of its control flow operators, it runs many lines.
                 with contextlib.nullcontext() if candidate.differs_when_compiled else limit_lines():
                     result = self._uncompiled_original.run(call, subject, case)
                 yield (

@@ -39,7 +39,7 @@ _SHARE_OF_REDUCTION = 0.6
 _MAX_SCRIPTS = 24
 #: The time limit, in seconds, for one run of a script.
 _MAX_RUN_S = 60.0
-#: The minimum time limit for the last run, in seconds: it loads PyTorch, which takes a minute on a busy machine.
+#: The minimum time limit for the last run, in seconds: loading PyTorch takes a minute on a busy machine.
 _FINAL_RUN_S = 180.0
 _MAX_OUTPUT_LENGTH = 6_000
 #: The time, the process and the source location at the beginning of each line of PyTorch's logs.
@@ -140,7 +140,7 @@ class _ScriptSearch:
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
                     if not tried_scripts:  # the reason why a script that ran failed is more informative
-                        self.reason = f"{entry.function} cannot be written as a script: {error}."
+                        self.reason = f"{entry.name} cannot be written as a script: {error}."
                     continue
                 if text not in tried_scripts:
                     tried_scripts.add(text)
@@ -219,7 +219,7 @@ def _entries_for(recorded_entries: RecordedEntries, target: Target) -> Iterator[
     entries = [*recorded_entries.entries, *recorded_entries.generator_calls]
     likely_entries = [entry for entry in entries if entry.frame_id is not None and entry.frame_id in target.frames]
     if target.kind == CHECK:
-        likely_entries = [entry for entry in entries if entry.function == target.function]
+        likely_entries = [entry for entry in entries if entry.name == target.function]
     yield from likely_entries
     if not likely_entries or not recorded_entries.effects:
         yield from (entry for entry in entries if entry not in likely_entries)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
 #: The additional time, in seconds, for the start of a process.
 _START_ALLOWANCE_S = 120.0
@@ -144,7 +144,7 @@ class _EffectBlocker:
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
 
-    def on_state_change(self, description: str, location: StackEntry | None, _: FrameType) -> None:
+    def on_state_change(self, description: str, location: StackFrame | None, _: FrameType) -> None:
         """Allow changes of state that end with the process."""
 
 

@@ -84,18 +84,18 @@ def write_script(
         shortens_lists=variant.shortens_lists,
         modules=_modules_of_call(entry),
     )
-    call, first_arguments = _plain_call(entry.call)
-    call_text = ast.unparse(writer.expression_of(call))
-    if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
-        name = "model" if isinstance(call, torch.nn.Module) else "function"
-        call_text = writer.assign(call, parse_expression(call_text), name)
+    function, first_arguments = _plain_callee(entry.function)
+    function_text = ast.unparse(writer.expression_of(function))
+    if not function_text.isidentifier() and not function_text.replace(".", "").isidentifier():
+        name = "model" if isinstance(function, torch.nn.Module) else "function"
+        function_text = writer.assign(function, parse_expression(function_text), name)
     texts = _call_texts(writer, entry, first_arguments, calls if target.kind == "recompile" else [])
-    compiled_text = _compiled_expression(writer, entry, call_text, variant)
+    compiled_text = _compiled_expression(writer, entry, function_text, variant)
     setup_lines = _setting_lines(entry, target, settings)
-    is_check, is_generator = target.kind == CHECK, _is_generator(entry.call)
+    is_check, is_generator = target.kind == CHECK, _is_generator(entry.function)
     if is_check:
         writer.bind(copy, "copy")
-        call_lines = _with_modes(entry, _comparison_lines(call_text, compiled_text, texts[0].arguments, target))
+        call_lines = _with_modes(entry, _comparison_lines(function_text, compiled_text, texts[0].arguments, target))
     else:
         repeated_lines: list[str] = []
         for text in texts:
@@ -134,13 +134,13 @@ class _CallText(NamedTuple):
 def _call_texts(
     writer: ScriptWriter, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
 ) -> list[_CallText]:
-    """Return the source text of calls. The first one, which is always returned, has the arguments of the entry."""
+    """Return the source text of calls. The first one is always returned and has the entry's arguments."""
     texts = [_CallText([], _arguments_text(writer, first_arguments, entry.arguments))]
     if len(calls) > 1:
         _define_dataclass_variables(writer, entry.arguments)
     for earlier_call, call in itertools.pairwise(calls):
         try:
-            rebuilt_arguments = rebuild_arguments(entry.call, call.arguments, call.keyword_names, entry.arguments)
+            rebuilt_arguments = rebuild_arguments(entry.function, call.arguments, call.keyword_names, entry.arguments)
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
         arguments = _arguments_text(writer, first_arguments, rebuilt_arguments)
@@ -154,26 +154,26 @@ def _comparison_parts(tree: ast.Module, backend: str | None, *, raises: bool) ->
     return tuple(map(ast.unparse, compared_parts if raises else [*compared_parts, *tree.body[-3:]]))
 
 
-def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
+def _plain_callee(function: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the callable that a script calls in place of an entry's callable, and the arguments to pass to it first.
 
     In an entry, a function whose first argument is an object is a bound method, even if no class defines the function.
     """
-    if not isinstance(call, types.MethodType):
-        return call, ()
-    owner, code = call.__self__, getattr(call.__func__, "__code__", None)
+    if not isinstance(function, types.MethodType):
+        return function, ()
+    owner, code = function.__self__, getattr(function.__func__, "__code__", None)
     for class_ in type(owner).__mro__:
         for name, member in vars(class_).items():
-            if code is not None and _function_identity(member) == _function_identity(call.__func__):
+            if code is not None and _function_identity(member) == _function_identity(function.__func__):
                 is_call = isinstance(owner, torch.nn.Module) and name in {"forward", "__call__"}
                 return owner if is_call else types.MethodType(member, owner), ()
-    return call.__func__, (owner,)
+    return function.__func__, (owner,)
 
 
 def _modules_of_call(entry: Entry) -> dict[str, torch.nn.Module]:
     """Return the modules that a call uses, by name."""
     modules: dict[str, torch.nn.Module] = {}
-    for root, place in state_roots(entry.call, entry.arguments).items():
+    for root, place in state_roots(entry.function, entry.arguments).items():
         value = place.read()
         if isinstance(value, torch.nn.Module):
             modules.setdefault("model" if root.kind == "module" else root.name, value)
@@ -181,7 +181,7 @@ def _modules_of_call(entry: Entry) -> dict[str, torch.nn.Module]:
 
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
-    """Return the files, lines and names of a function's code and of functions in its closure, which identify it."""
+    """Return the identity of a function: files, lines and names of its code and of functions in its closure."""
     code_objects = [
         code
         for part in (function, *closure_values(function))
@@ -197,7 +197,7 @@ def _arguments_text(writer: ScriptWriter, first_arguments: tuple[Any, ...], argu
 
 
 def _define_dataclass_variables(writer: ScriptWriter, arguments: Arguments) -> None:
-    """Define variables for dataclasses, whose attributes may change between two calls."""
+    """Define variables for dataclasses, because their attributes may change between two calls."""
     for value in (*arguments.args, *arguments.kwargs.values()):
         if dataclasses.is_dataclass(value):
             writer.bind(value, variable_name_for(type(value).__name__))
@@ -207,7 +207,7 @@ def _state_changes(writer: ScriptWriter, entry: Entry, earlier_call: CallSpec, l
     """Return assignments of the numbers, flags and strings that changed between two calls."""
     if earlier_call.state is None or later_call.state is None:
         return []
-    roots = state_roots(entry.call, entry.arguments)
+    roots = state_roots(entry.function, entry.arguments)
     lines = []
     for path, value in later_call.state.items():
         is_plain = isinstance(value, bool | int | float | str | type(None))
@@ -225,8 +225,8 @@ def _state_changes(writer: ScriptWriter, entry: Entry, earlier_call: CallSpec, l
     return lines
 
 
-def _is_generator(call: Any) -> bool:
-    code = getattr(getattr(call, "__func__", call), "__code__", None)
+def _is_generator(function: Any) -> bool:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and bool(code.co_flags & inspect.CO_GENERATOR)
 
 

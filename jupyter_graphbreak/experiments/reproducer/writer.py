@@ -475,7 +475,7 @@ class ScriptWriter:
         return self._object_expression(module, depth)
 
     def _optimizer_expression(self, optimizer: torch.optim.Optimizer, depth: int) -> ast.expr:
-        """Return the constructor call for an optimizer, which then has no state, as before its first step."""
+        """Return the constructor call for an optimizer; the new one has no state, as before its first step."""
         class_ = type(optimizer)
         groups = optimizer.param_groups
         keywords: list[ast.keyword] = []

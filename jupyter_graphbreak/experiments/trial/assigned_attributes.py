@@ -84,7 +84,7 @@ LibraryPart: TypeAlias = (
 
 
 class LibraryObjects(NamedTuple):
-    """The objects among the globals of packages, whose attributes a package may set, for example on first use.
+    """Objects in the globals of packages. A package may set their attributes, for example on first use.
 
     If an eager run set them permanently, compiled code would not reach the error that setting them raises in Dynamo.
     """
@@ -298,18 +298,18 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryModuleOrClas
 def _passed_paths(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the root name and attribute path of each object that code passes on, including as its ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
-    loaded: tuple[str, tuple[str, ...]] | None = None
+    loaded_path: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):
         # Python 3.11 and 3.12 write "NULL + name" for a function that is called next. Python 3.13 writes "name + NULL".
         is_callee = instruction.opname == "LOAD_METHOD" or "NULL" in re.split(r" \+ |\|", instruction.argrepr)
-        if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and loaded is not None and not is_callee:
+        if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and loaded_path is not None and not is_callee:
             if instruction.argval != "__dict__":
-                loaded = loaded[0], (*loaded[1], instruction.argval)
+                loaded_path = loaded_path[0], (*loaded_path[1], instruction.argval)
             continue
-        if loaded is not None and not (is_callee and "GLOBAL" not in instruction.opname):
-            result[loaded] = None
+        if loaded_path is not None and not (is_callee and "GLOBAL" not in instruction.opname):
+            result[loaded_path] = None
         is_global = instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"} and not is_callee
-        loaded = (instruction.argval, ()) if is_global else None
+        loaded_path = (instruction.argval, ()) if is_global else None
     return tuple(result)
 
 
@@ -412,37 +412,37 @@ def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str,
 def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return the root name and attribute path that each local name stands for, as in ``F = torch.nn.functional``."""
     aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
-    loaded: tuple[str, tuple[str, ...]] | None = None
+    loaded_path: tuple[str, tuple[str, ...]] | None = None
     constant: Any = None
     module, imports_names = "", False  # these describe the current import
     for instruction in dis.get_instructions(code):
         name = instruction.argval
         match instruction.opname:
             case "LOAD_CONST":
-                constant, loaded = name, None
+                constant, loaded_path = name, None
             case "IMPORT_NAME":
                 module, imports_names = name, constant is not None
-                loaded = module.partition(".")[0], ()
+                loaded_path = module.partition(".")[0], ()
             case "IMPORT_FROM":
-                loaded = module, (name,) if imports_names else ()
+                loaded_path = module, (name,) if imports_names else ()
             case "LOAD_GLOBAL" | "LOAD_NAME":
-                loaded = name, ()
-            case "LOAD_ATTR" if loaded is not None:
-                loaded = loaded[0], (*loaded[1], name)
-            case "STORE_FAST" | "STORE_NAME" | "STORE_GLOBAL" | "STORE_DEREF" if loaded is not None:
-                aliases[name], loaded = loaded, None
+                loaded_path = name, ()
+            case "LOAD_ATTR" if loaded_path is not None:
+                loaded_path = loaded_path[0], (*loaded_path[1], name)
+            case "STORE_FAST" | "STORE_NAME" | "STORE_GLOBAL" | "STORE_DEREF" if loaded_path is not None:
+                aliases[name], loaded_path = loaded_path, None
             case "SWAP" | "ROT_TWO" | "POP_TOP" if module and not imports_names:
                 pass  # part of `import a.b as c`
             case _:
-                loaded = None
+                loaded_path = None
     return aliases
 
 
 def _direct_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
     aliases = _aliases(code)
-    unresolved: tuple[None, tuple[str, ...]] = None, ()
+    unresolved_path: tuple[None, tuple[str, ...]] = None, ()
     root: str | None
-    root, path = unresolved
+    root, path = unresolved_path
     # The owner in `owner.name += 1`: the code loads it once and uses it twice.
     copied_reference: tuple[str, tuple[str, ...]] | None = None
     for instruction in dis.get_instructions(code):
@@ -451,7 +451,7 @@ def _direct_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, 
             case "LOAD_GLOBAL" | "LOAD_NAME":
                 root, path = name, ()
             case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_DEREF":
-                root, path = aliases.get(name, unresolved)
+                root, path = aliases.get(name, unresolved_path)
             case "LOAD_ATTR" | "LOAD_METHOD":
                 path = (*path, name)
             case "COPY" | "DUP_TOP" if root is not None:

@@ -202,10 +202,10 @@ class CallHistory:
 
     def note_start(self, started_call: StartedCall) -> None:
         """Remember a call that is about to start."""
-        key = key_of(started_call.call)
+        key = key_of(started_call.function)
         if key not in self._calls_by_key:
             self._calls_by_key[key], self._signatures[key], self._call_counts[key] = [], set(), 0
-            self._owners.append(started_call.call)
+            self._owners.append(started_call.function)
         self._call_counts[key] += 1
         calls = self._calls_by_key[key]
         if len(calls) >= _MAX_CALLS or self._call_counts[key] > _MAX_EXAMINED_CALLS:
@@ -215,8 +215,8 @@ class CallHistory:
         examines_state = self._call_counts[key] <= (
             _MAX_CALLS_WITH_STATE if key in self._recompiled_keys else _MAX_CALLS_WITH_STATE_AT_FIRST
         )
-        arguments = specs_of_arguments(started_call.call, call_arguments)
-        state = specs_of_state(started_call.call, call_arguments) if examines_state else None
+        arguments = specs_of_arguments(started_call.function, call_arguments)
+        state = specs_of_state(started_call.function, call_arguments) if examines_state else None
         call_spec = CallSpec(arguments, state, None, frozenset(started_call.kwargs), started_call.modes)
         self._current_calls[get_ident()] = started_call, call_spec
         signature = started_call.modes, tuple(call_spec.values.items())
@@ -234,7 +234,7 @@ class CallHistory:
         if current_call is None:
             return
         started_call, call_spec = current_call
-        key = key_of(started_call.call)
+        key = key_of(started_call.function)
         calls = self._calls_by_key[key]
         if self._call_counts[key] > 1:
             self._recompiled_keys.add(key)
@@ -242,10 +242,10 @@ class CallHistory:
         if call_spec is None:
             if len(calls) >= _MAX_COMPILING_CALLS:
                 return
-            arguments = specs_of_arguments(started_call.call, call_arguments)
+            arguments = specs_of_arguments(started_call.function, call_arguments)
             call_spec = CallSpec(arguments, None, None, frozenset(started_call.kwargs), started_call.modes)
         if call_spec.state is None:
-            call_spec.state = specs_of_state(started_call.call, call_arguments)
+            call_spec.state = specs_of_state(started_call.function, call_arguments)
         if not any(call_spec is known_call for known_call in calls):
             # Keep this call even if it looks like an earlier one: they may differ in something that specs lack.
             self._add_call(key, started_call, call_spec)
@@ -329,7 +329,7 @@ def owner_of(fn: Any) -> Any:
 
 def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
     arguments = Arguments(*started_call.args, **started_call.kwargs)
-    for name, value in arguments.by_name(started_call.call).items():
+    for name, value in arguments.by_name(started_call.function).items():
         yield from parts(value, Path(Root("argument", name)))
 
 
@@ -515,7 +515,7 @@ def _site_of(started_call: StartedCall) -> CallSite | None:
     if not 0 <= index < len(positions) or None in positions[index]:
         return None
     line, end_line, column, end_column = positions[index]
-    owner = owner_of(started_call.call)
+    owner = owner_of(started_call.function)
     name = None
     if not is_instance(owner, types.FunctionType):
         scopes = (frame.f_locals, frame.f_globals)
@@ -527,7 +527,7 @@ def _site_of(started_call: StartedCall) -> CallSite | None:
         )
         name = next((name for name in names if not name.startswith("_")), None)
     visible_names = {**frame.f_globals, **frame.f_locals}
-    roots = state_roots(started_call.call, Arguments(*started_call.args, **started_call.kwargs))
+    roots = state_roots(started_call.function, Arguments(*started_call.args, **started_call.kwargs))
     readable_names = {
         root.name
         for root, binding in roots.items()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import entry_of_frame, frames_outward
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import frames_outward, stack_frame_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Literal
 
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
     #: The owner of the code in a file. An effect in "neutral" code belongs to the code that called it. Effects of
     #: "exempt" code are ignored. "Internal" code is this package's own.
@@ -49,7 +49,7 @@ _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 _LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
 #: The file of the thread that checks whether progress bars are refreshed often enough.
 _MONITOR_FILE = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
-#: The function that makes the lock of all progress bars, which Python's resource tracker registers.
+#: The function that creates the lock of all progress bars; Python's resource tracker registers this lock.
 _LOCK_MAKER = "create_mp_lock"
 
 
@@ -90,7 +90,7 @@ def is_called_by_user(frame: FrameType) -> bool:
     return caller is not None and is_user_code(caller.f_code.co_filename)
 
 
-def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
+def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackFrame | None]:
     """Return whether an event in a frame is an effect of the user's program. Also return the line that leads to it.
 
     The line is in user code or, if no user code is on the stack, in an installed package. Effects of PyTorch's
@@ -104,7 +104,7 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
         code = outer.f_code
         role = _role_of_file(code.co_filename)
         if role == "user":
-            return True, entry_of_frame(outer)
+            return True, stack_frame_of(outer)
         if role == "exempt" or (code.co_name in _RECORD_PASSING_FUNCTIONS and code.co_filename.endswith(_LOGGING_FILE)):
             return False, None
         if role == "internal":
@@ -115,4 +115,4 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
             library_frame = outer
     if library_frame is None:
         return False, None
-    return True, entry_of_frame(library_frame)
+    return True, stack_frame_of(library_frame)

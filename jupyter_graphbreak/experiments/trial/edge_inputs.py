@@ -471,7 +471,7 @@ def _edge_values(call: OriginalCall, value: Any) -> Iterator[Any]:
 
 
 def _huge_number(call: OriginalCall) -> float:
-    """Return a huge number; a smaller one if it may be the exponent of an integer, which would exhaust the memory."""
+    """Return a huge number; a smaller one if it may be an integer's exponent: the power would exhaust the memory."""
     return _HUGE_EXPONENT if call.has_variable_exponents else _HUGE
 
 
@@ -616,7 +616,7 @@ def _with_grad(value: torch.Tensor) -> torch.Tensor:
 
 
 def _dtype_changes(call: OriginalCall) -> Iterator[_KindChange]:
-    """Yield changes of the dtype of all floating-point or all integer tensors, which affects type promotion."""
+    """Yield changes of all floating-point or all integer dtypes, because dtypes affect type promotion."""
     tensors = call.tensors
     for is_floating, dtypes in _EDGE_DTYPES.items():
         present_dtypes = {tensor.dtype for tensor in tensors if contains_numbers(tensor, is_floating=is_floating)}

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Report
 
     #: Returns the location of a stack in the report, or ``None`` if no line of the stack is in a source.
-    Locate = Callable[[Sequence[StackEntry]], Location | None]
+    Locate = Callable[[Sequence[StackFrame]], Location | None]
 
 
 def with_effects(
@@ -51,13 +51,13 @@ def with_effects(
 
 
 def locator(source_ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
-    """Return a function that locates the innermost stack entry that is in a source and not in PyTorch.
+    """Return a function that locates the innermost stack frame that is in a source and not in PyTorch.
 
     ``source_ids`` contains the id of each source of the report, by its file name.
     """
     packages = package_paths()
 
-    def locate(stack: Sequence[StackEntry]) -> Location | None:
+    def locate(stack: Sequence[StackFrame]) -> Location | None:
         for entry in reversed(stack):
             ident = source_ids.get(entry.filename)
             if ident is not None and not (packages.module_path(entry.filename) or "").startswith("torch/"):
@@ -90,14 +90,14 @@ def _short_path(filename: str) -> str:
     return filename
 
 
-def _new_location(source: str, stack_entry: StackEntry, find_cell: FindCell) -> Location | None:
-    if stack_entry.line is None:
+def _new_location(source: str, stack_frame: StackFrame, find_cell: FindCell) -> Location | None:
+    if stack_frame.line is None:
         return None
-    cell = find_cell(stack_entry.filename)
-    line = stack_entry.line + (cell.line_offset if cell is not None else 0)
+    cell = find_cell(stack_frame.filename)
+    line = stack_frame.line + (cell.line_offset if cell is not None else 0)
     if cell is not None:
         lines = cell.text.splitlines()
         code = lines[line - 1] if 0 < line <= len(lines) else ""
     else:
-        code = linecache.getline(stack_entry.filename, stack_entry.line)
-    return Location(source, line, line, function=original_name(stack_entry.function), code=code.strip() or None)
+        code = linecache.getline(stack_frame.filename, stack_frame.line)
+    return Location(source, line, line, function=original_name(stack_frame.function), code=code.strip() or None)

@@ -62,7 +62,7 @@ class Effects:
 
     ``warnings`` includes PyTorch's warnings about compiling; ``log_records`` and ``order`` leave out its messages about
     compiling. A log record consists of its logger, level and message. ``order`` contains all effects in order, each as
-    its kind, which is "stdout", "stderr", "warning" or "log", and its text.
+    its kind ("stdout", "stderr", "warning" or "log") and its text.
     """
 
     stdout: str = ""
@@ -268,8 +268,8 @@ def seed_all(seed: int) -> None:
 def seed_torch(seed: int) -> None:
     """Seed the generators that PyTorch has created.
 
-    ``torch.manual_seed`` would also replace the pending seed of devices that are not in use yet, which nothing could
-    restore, and it formats the stack on every call.
+    ``torch.manual_seed`` would also replace the pending seed of devices that are not in use yet. Nothing could
+    restore that seed. It also formats the stack on every call.
     """
     torch.default_generator.manual_seed(seed)
     torch.mps.manual_seed(seed)

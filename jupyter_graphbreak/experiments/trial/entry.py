@@ -55,11 +55,11 @@ class Entry:
 
     Parameters
     ----------
-    function : str
+    name : str
         The qualified name of the callable.
     frame_id : str or None
         The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
-    call : callable
+    function : callable
         The uncompiled function, method or module. To run it without effects, use a
         :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
     arguments : Arguments
@@ -76,12 +76,12 @@ class Entry:
     reuses_code : bool
         Whether the call used code compiled for another entry.
     weak_referents : tuple
-        The copies to which ``call`` has only weak references, and which this tuple keeps alive.
+        The copies to which ``function`` has only weak references, and which this tuple keeps alive.
     """
 
-    function: str
+    name: str
     frame_id: str | None
-    call: Callable[..., Any]
+    function: Callable[..., Any]
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
@@ -108,14 +108,14 @@ class Entry:
     def why_not_run(self) -> str | None:
         """Return a sentence that says why the entry cannot run again, or ``None`` if it can."""
         if self.modes.transform_count:
-            return f"{self.function} was called within a torch.func transform, which cannot be repeated on its own."
+            return f"{self.name} was called within a torch.func transform, which cannot be repeated on its own."
         tensors = self.tensors()
-        return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _trial_limit(tensors))
+        return _why_too_large(self.name, sum(tensor.nbytes for tensor in tensors), 0, _trial_limit(tensors))
 
     @disable_gradients_and_overrides()
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors that the call uses."""
-        return _used_tensors(self.call, self.arguments.args, self.arguments.kwargs)
+        return _used_tensors(self.function, self.arguments.args, self.arguments.kwargs)
 
 
 def backend_name(backend: str | Callable[..., Any]) -> str:
@@ -155,7 +155,7 @@ class RecordedEntries:
     @disable_gradients_and_overrides()
     def record_entry(self, entered_call: EnteredCall) -> None:
         """Copy an entry, or note why it is left out."""
-        name = callable_name(entered_call.call)
+        name = callable_name(entered_call.function)
         if entered_call.reuses:
             self._reusing_calls += 1
             if self._reusing_calls > _MAX_REUSING_CALLS:
@@ -181,24 +181,24 @@ class RecordedEntries:
         )
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
-        self._keys.append((entry, key_of(entered_call.call)))
+        self._keys.append((entry, key_of(entered_call.function)))
 
     def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
         """Return a copy of a call with the package parts that it may change, or a sentence if the call is too large."""
-        tensors = _used_tensors(original.call, original.args, original.kwargs)
+        tensors = _used_tensors(original.function, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
         why_too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
         if why_too_large is not None:
             return why_too_large
         memory = StorageRecorder()
         arguments = Arguments(*original.args, **original.kwargs)
-        subject = Subject(original.call, arguments, memory)
+        subject = Subject(original.function, arguments, memory)
         self._used_bytes += size
-        if subject.call is not original.call:
-            undo_compile_in_place(subject.call)
+        if subject.function is not original.function:
+            undo_compile_in_place(subject.function)
         copy = Entry(
-            name, None, subject.call, subject.arguments or arguments, *original.compile_arguments, modes=original.modes,
-            storage_copies=tuple(memory.storage_copies), name_snapshot=subject.name_snapshot(),
+            name, None, subject.function, subject.arguments or arguments, *original.compile_arguments,
+            modes=original.modes, storage_copies=tuple(memory.storage_copies), name_snapshot=subject.name_snapshot(),
             weak_referents=subject.weak_referents(),
         )  # fmt: skip
         return copy, subject.changeable_parts
@@ -207,10 +207,10 @@ class RecordedEntries:
     def note_start(self, started_call: StartedCall) -> None:
         """Remember a call that is about to start, and keep a copy if it calls a generator function."""
         self.call_history.note_start(started_call)
-        code = getattr(getattr(started_call.call, "__func__", started_call.call), "__code__", None)
+        code = getattr(getattr(started_call.function, "__func__", started_call.function), "__code__", None)
         if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generator_calls) >= _MAX_REUSING_CALLS:
             return
-        copy_or_reason = self._copy_call(callable_name(started_call.call), started_call)
+        copy_or_reason = self._copy_call(callable_name(started_call.function), started_call)
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
             self.generator_calls.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
@@ -227,17 +227,17 @@ class RecordedEntries:
 
     def _record_call_with_nan(self, started_call: StartedCall, result: Any) -> None:
         """Copy the first call to an entry that returned NaN, unless this call is already recorded."""
-        key = key_of(started_call.call)
+        key = key_of(started_call.function)
         recorded_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
         if recorded_entry is None or key in self._calls_with_nan or not has_nan(result):
             return
         number = self.call_history.count_calls(key)
         self._calls_with_nan[key] = number, None
-        copy_or_reason = self._copy_call(recorded_entry.function, started_call) if number > 1 else ""
+        copy_or_reason = self._copy_call(recorded_entry.name, started_call) if number > 1 else ""
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
             self._calls_with_nan[key] = number, replace(
-                recorded_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes,
+                recorded_entry, function=copy.function, arguments=copy.arguments, modes=copy.modes,
                 storage_copies=copy.storage_copies, name_snapshot=copy.name_snapshot,
                 weak_referents=copy.weak_referents,
             )  # fmt: skip
@@ -255,7 +255,9 @@ class RecordedEntries:
 
     def _keys_of_alike_entries(self, entry: Entry) -> dict[Any, None]:
         """Return the keys of an entry and of entries like it."""
-        return dict.fromkeys(key for known, key in self._keys if known is entry or _are_alike(known, entry))
+        return dict.fromkeys(
+            key for known_entry, key in self._keys if known_entry is entry or _are_alike(known_entry, entry)
+        )
 
     def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, state_before in ended_calls:
@@ -268,7 +270,7 @@ class RecordedEntries:
     def calls_to(self, entry: Entry) -> list[CallSpec]:
         """Return the different calls to an entry, the copied one first, then those to modules like it.
 
-        The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
+        The result includes the calls in other modes, such as those without gradients: they cause recompiles. Modules
         of one class share their code, so the state of one module can cause recompiles in calls to another one. If
         the entry was copied in a later call, the result consists of its own calls in the modes of that call.
         """
@@ -300,7 +302,7 @@ class RecordedEntries:
         self._record_state_changes(self._states)
         self._states = []
         for entry, changes in self._changes:
-            effect_on_state = state_effect(changes, [entry.call], recorder.changing_lines)
+            effect_on_state = state_effect(changes, [entry.function], recorder.changing_lines)
             if effect_on_state is not None:
                 self.effects.append(effect_on_state)
             if effect_on_state is not None or entry.callable_id in callables_with_effects:
@@ -310,10 +312,10 @@ class RecordedEntries:
 
 def _are_alike(one: Entry, other: Entry) -> bool:
     """Return whether two entries are the same method, in the same modes, of modules that differ only in values."""
-    modules = [owner_of(entry.call) for entry in (one, other)]
+    modules = [owner_of(entry.function) for entry in (one, other)]
     if not all(is_instance(module, torch.nn.Module) for module in modules) or type(modules[0]) is not type(modules[1]):
         return False
-    names = [getattr(entry.call, "__name__", None) for entry in (one, other)]
+    names = [getattr(entry.function, "__name__", None) for entry in (one, other)]
     shapes = [
         [(name, tensor.shape, tensor.dtype) for name, tensor in (*module.named_parameters(), *module.named_buffers())]
         for module in modules
@@ -346,7 +348,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
     def emit(addition: object) -> None:
         faults.append(getattr(addition, "message", type(addition).__name__))
 
-    watching = watch_entries(
+    entry_watch = watch_entries(
         recorded_entries.record_entry,
         emit,
         lambda _: None,
@@ -354,7 +356,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
         on_end=recorded_entries.note_end,
         on_compiling=recorded_entries.call_history.note_compiling,
     )
-    with record_effects() as effect_recorder, watching:
+    with record_effects() as effect_recorder, entry_watch:
         try:
             yield recorded_entries
         finally:
@@ -397,10 +399,10 @@ def why_copies_failed(entry: Entry, error: Exception, run_report: Report) -> str
     """Return a sentence that says why an entry's call on copies raised an error."""
     if is_compiler_error(error):
         again = " again" if run_report.error is not None else ""
-        return f"Compiling a copy of {entry.function} failed{again}: {error_headline(error)}"
+        return f"Compiling a copy of {entry.name} failed{again}: {error_headline(error)}"
     if run_report.error is not None:
-        return f"{entry.function} also fails without torch.compile: {error_headline(error)}"
-    return f"{entry.function} could not run again on copies ({error_headline(error)})"
+        return f"{entry.name} also fails without torch.compile: {error_headline(error)}"
+    return f"{entry.name} could not run again on copies ({error_headline(error)})"
 
 
 def _used_tensors(*values: Any) -> list[torch.Tensor]:

@@ -261,7 +261,7 @@ def _wrap_opener(original: Any, opener: _Opener) -> Any:
 
 
 def add_announcement(original: Callable[..., Any], announce: Announce) -> Callable[..., Any]:
-    """Return a function, which Dynamo does not trace, that announces a call before it calls the original."""
+    """Return a function that announces a call before it calls the original. Dynamo does not trace it."""
 
     @functools.wraps(original)
     def announce_and_call(*args: Any, **kwargs: Any) -> Any:

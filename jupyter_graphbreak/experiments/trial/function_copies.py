@@ -77,7 +77,7 @@ class FunctionCopier:
             function.cache_clear()
 
     def copy(self, value: Any, name: str) -> Any:
-        """Return a copy of an object, which messages call ``name``."""
+        """Return a copy of an object; ``name`` is its name in messages."""
         if id(value) in self.memo:
             return self.memo[id(value)]
         if value is MISSING or is_immutable(value):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec.structs
 
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import entry_of_frame
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_code_objects import stack_frame_of
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_callable_ids
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.process_state import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryPart
     from jupyter_graphbreak.experiments.trial.state_parts import StateChange
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
 
 
 class _EffectGuard:
@@ -49,7 +49,7 @@ class _EffectGuard:
     def __init__(self, callables: tuple[Any, ...]) -> None:
         self._callables = callables
         self.effect: ObservedEffect | None = None
-        self.changing_lines: dict[str, StackEntry | None] = {}
+        self.changing_lines: dict[str, StackFrame | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         if effect.location is None and effect.imported_module:  # Dynamo runs the imports of the code that it traces
@@ -66,7 +66,7 @@ class _EffectGuard:
             self.effect = effect
         raise EffectRefusedError(effect)
 
-    def on_state_change(self, description: str, location: StackEntry | None, _: FrameType) -> None:
+    def on_state_change(self, description: str, location: StackFrame | None, _: FrameType) -> None:
         self.changing_lines.setdefault(description, location)
 
 
@@ -128,14 +128,14 @@ def prevent_effects(*callables: Any, changeable_parts: Iterable[LibraryPart] = (
         raise TrialStoppedError(effect)
 
 
-def _innermost_user_line(traceback: TracebackType | None) -> StackEntry | None:
+def _innermost_user_line(traceback: TracebackType | None) -> StackFrame | None:
     """Return the innermost line of user code in a traceback, or ``None`` if there is none."""
     frames = [frame for frame, _ in walk_tb(traceback) if is_user_code(frame.f_code.co_filename)]
-    return entry_of_frame(frames[-1]) if frames else None
+    return stack_frame_of(frames[-1]) if frames else None
 
 
 def state_effect(
-    changes: Iterable[StateChange], callables: Iterable[Any], changing_lines: dict[str, StackEntry | None]
+    changes: Iterable[StateChange], callables: Iterable[Any], changing_lines: dict[str, StackFrame | None]
 ) -> ObservedEffect | None:
     """Return the first change to the process's state that user code makes, or ``None`` if only libraries make changes.
 
@@ -159,7 +159,7 @@ class EffectRecorder:
 
     def __init__(self) -> None:
         self.recorded_effects: list[tuple[frozenset[int], ObservedEffect]] = []
-        self.changing_lines: dict[str, StackEntry | None] = {}
+        self.changing_lines: dict[str, StackFrame | None] = {}
 
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Record an effect of compiled code, and ignore the effects of other code."""
@@ -167,7 +167,7 @@ class EffectRecorder:
         if callers and len(self.recorded_effects) < _MAX_EFFECTS:
             self.recorded_effects.append((callers, effect))
 
-    def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
+    def on_state_change(self, description: str, location: StackFrame | None, frame: FrameType) -> None:
         """Record the line that changes a part of the process's state while compiled code runs."""
         if any(True for _ in enclosing_callable_ids(frame)):
             self.changing_lines.setdefault(description, location)
@@ -204,7 +204,7 @@ class RunEffects:
         return state_effect(self.changes, [fn], self._recorder.changing_lines)
 
 
-def _contains_line(code: CodeType, location: StackEntry) -> bool:
+def _contains_line(code: CodeType, location: StackFrame) -> bool:
     lines = [line for _, _, line in code.co_lines() if line is not None]
     return code.co_filename == location.filename and min(lines) <= (location.line or -1) <= max(lines)
 

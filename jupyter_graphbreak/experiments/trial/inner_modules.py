@@ -27,12 +27,12 @@ def modules_of(
     If a variable refers to a module that is also inside another variable's object, the former variable comes first. A
     model is thus called ``net`` and not ``ema.online_model``.
     """
-    roots = [*subject.roots(), *Arguments(*args, **kwargs).by_name(subject.call).items()]
+    roots = [*subject.roots(), *Arguments(*args, **kwargs).by_name(subject.function).items()]
     visited_ids: set[int] = set()
     inner_ids = {
         id(item) for name, root in roots for _, item in named_objects(root, name, visited_ids) if item is not root
     }
-    roots.sort(key=lambda named: named[0] != "" and id(named[1]) not in inner_ids)
+    roots.sort(key=lambda root: root[0] != "" and id(root[1]) not in inner_ids)
     searched_ids: set[int] = set()
     yielded_ids: set[int] = set()
     for name, root in roots:

@@ -32,10 +32,10 @@ def library_objects(packages: Iterable[str]) -> LibraryObjects:
 @contextlib.contextmanager
 def restore_library_objects(parts: Iterable[LibraryPart]) -> Iterator[Callable[[], None]]:
     """Restore the attributes of objects when the context is closed; yield a function that restores them earlier."""
-    saved = [(part, part.content()) for part in parts if isinstance(part, LibraryObjects)]
+    saved_contents = [(part, part.content()) for part in parts if isinstance(part, LibraryObjects)]
 
     def restore() -> None:
-        for part, content in saved:
+        for part, content in saved_contents:
             part.restore(content)
 
     try:

@@ -107,7 +107,7 @@ def belongs_to_process(value: Any) -> bool:
 
 
 def _is_default_generator(value: torch.Generator) -> bool:
-    """Return whether a generator is the default one of a device, which each run seeds."""
+    """Return whether a generator is a device's default one; each run seeds these generators."""
     defaults = [torch.default_generator]
     for module in (torch.cuda, torch.xpu):
         defaults += getattr(module, "default_generators", ())

@@ -139,13 +139,13 @@ def run(
         subject.activate(),
         torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
         capture_effects(subject.handlers, subject.filters) as effects,
-        prevent_effects(subject.call, program, changeable_parts=subject.changeable_parts),
+        prevent_effects(subject.function, program, changeable_parts=subject.changeable_parts),
     ):
         seed_all(seed)
         tensors_before = _tensors_with_change_counts(copies, subject)
         value, error = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), current_modes()
-        values_after = {RESULT: value, **copies.by_name(subject.call)}
+        values_after = {RESULT: value, **copies.by_name(subject.function)}
         tensors, facts = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
         if runs_backward and error is None and not torch.is_inference_mode_enabled():
@@ -164,7 +164,7 @@ def _tensors_with_change_counts(arguments: Arguments, subject: Subject) -> dict[
     with disable_gradients_and_overrides():
         return {
             path: (item, in_place_change_count(item))
-            for path, item in _all_objects(None, arguments.by_name(subject.call), subject)
+            for path, item in _all_objects(None, arguments.by_name(subject.function), subject)
             if is_instance(item, torch.Tensor)
         }
 
@@ -191,7 +191,7 @@ def _observe_objects(
 
     ``tensors_before`` were found before the call; see :func:`_tensors_with_change_counts`.
     """
-    objects = list(_all_objects(value, arguments.by_name(subject.call), subject))
+    objects = list(_all_objects(value, arguments.by_name(subject.function), subject))
     tensors = {path: item for path, item in objects if is_instance(item, torch.Tensor)}
     return tensors, {
         "paths": frozenset(path for path, _ in objects),

@@ -58,7 +58,7 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
 )
 from jupyter_graphbreak.recording.exit_stack import DEFERRED_HANDLER_ATTRIBUTE
 from jupyter_graphbreak.recording.targets import user_code_objects
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 if TYPE_CHECKING:
     import types
@@ -124,7 +124,7 @@ _OPTIONAL_MODULES = (
 
 @functools.lru_cache(maxsize=4)
 def _cached_parts(*_: object) -> tuple[StatePart, ...]:
-    """Return the parts of the process's state, which depend on the loaded modules. They are cached for later trials."""
+    """Return the parts of the process's state. They depend on the loaded modules; they are cached for later trials."""
     return tuple(_parts())
 
 
@@ -419,7 +419,7 @@ def set_environment(values: dict[str, str]) -> None:
 
 
 _SIGNALS = tuple(map(int, signal.valid_signals()))
-#: ``signal.getsignal`` makes an enumeration member of each number, which takes ten times as long.
+#: ``signal.getsignal`` creates an enumeration member for each number and so takes ten times as long.
 _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
@@ -533,7 +533,7 @@ def _context_functions() -> tuple[Any, Any]:
 
 def find_changing_line(
     change: StateChange, code_objects: Iterable[types.CodeType], imported_functions: Mapping[str, tuple[str, str]]
-) -> StackEntry | None:
+) -> StackFrame | None:
     """Return the line that makes a change, judging by the names in the code, or ``None`` if no line is found.
 
     ``imported_functions`` contains the module and the original name of each library function that the code imports, by
@@ -560,7 +560,7 @@ def find_changing_line(
             if is_name and not is_builtin and instruction.argval in changing_names:
                 positions = instruction.positions
                 if positions is not None and positions.lineno is not None:
-                    return StackEntry(code.co_filename, positions.lineno, code.co_name, code.co_firstlineno)
+                    return StackFrame(code.co_filename, positions.lineno, code.co_name, code.co_firstlineno)
     return None
 
 
@@ -571,7 +571,7 @@ _LEFTOVER_LOCK = StateChange("leaves a lock locked", frozenset({"acquire", "__en
 
 @contextlib.contextmanager
 def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
-    """Release copied locks, which are free when the context starts, if code in the context leaves them locked.
+    """Release copied locks that are free when the context starts, if code in the context leaves them locked.
 
     The code of ``fn`` is searched for the line that acquires a lock. A TrialStoppedError is raised if a lock was left
     locked, or if the code waited for a lock that only the code itself could release.

@@ -57,7 +57,7 @@ def bind_arguments(
 ) -> Arguments:
     """Return the arguments of a call, by position as far as the signature and ``keyword_names`` allow.
 
-    ``keyword_names`` contains the arguments to pass by keyword, which Dynamo's wrapper around modules distinguishes.
+    ``keyword_names`` contains the arguments to pass by keyword: Dynamo's wrapper around modules distinguishes them.
     """
     try:
         signature = inspect.signature(getattr(fn, "forward", fn))

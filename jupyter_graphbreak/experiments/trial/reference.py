@@ -227,7 +227,7 @@ class Reference:
         """Call new copies of the function and its objects with the first input, and return the result."""
         subject = Subject(self.fn, self.first_input.arguments)
         with force_eager_on_thread(), announce_sleep(), subject.restore_on_exit():
-            return run(subject.call, subject, subject.replace_with_copies(self.first_input.arguments))
+            return run(subject.function, subject, subject.replace_with_copies(self.first_input.arguments))
 
     def rounding_errors(self, case: ReferenceCase) -> dict[int, RoundingErrors]:
         """Return the rounding errors in what the function leaves behind, by the ids of the expected tensors."""
@@ -237,7 +237,7 @@ class Reference:
                 return {}
             subject.set_variables(case.input.state)
             with force_eager_on_thread(), announce_sleep():
-                result = self.run_after_preceding_calls(subject.call, subject, case.input)
+                result = self.run_after_preceding_calls(subject.function, subject, case.input)
         return rounding_errors(case.expected_result, result)
 
     def _derive_inputs(self) -> Iterator[Input]:
@@ -301,7 +301,7 @@ class Reference:
         self.subject.restore()
         self.subject.set_variables(input_.state)
         with force_eager_on_thread(), announce_sleep():
-            return self.run_after_preceding_calls(self.subject.call, self.subject, input_)
+            return self.run_after_preceding_calls(self.subject.function, self.subject, input_)
 
     def run_after_preceding_calls(
         self, program: Callable[..., Any], subject: Subject, input_: Input, *, runs_backward: bool = True
@@ -322,7 +322,7 @@ class Reference:
         self.subject.restore()
         copies = self.subject.replace_with_copies(arguments)
         with force_eager_on_thread(), announce_sleep(), self.subject.restore_on_exit():
-            return run(self.subject.call, self.subject, copies, seed, runs_backward=runs_backward)
+            return run(self.subject.function, self.subject, copies, seed, runs_backward=runs_backward)
 
     def _differs(self, other: Result) -> bool:
         return other.error is not None or describe_difference(self.result.value, other.value) is not None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class SavedState:
-    """The content of all objects that are reachable from the given roots, which can be restored in place.
+    """The content of all objects that are reachable from the given roots. It can be restored in place.
 
     The content of excluded objects, and of storages that are saved elsewhere, is not saved.
     """
@@ -209,7 +209,7 @@ def _restore_content(container: Any, content: Any) -> None:
         if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
             return  # Dynamo's guards detect every write to a dict
         container.clear()
-        container.update((key, value_to_restore(saved)) for key, saved in content.items())
+        container.update((key, value_to_restore(saved_value)) for key, saved_value in content.items())
     elif is_instance(container, list):
         container[:] = map(value_to_restore, content)
     elif is_instance(container, BUFFER_TYPES):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from jupyter_graphbreak._torch_compat.threads import Claim
-    from jupyter_graphbreak.records.records import StackEntry
+    from jupyter_graphbreak.records.records import StackFrame
     from jupyter_graphbreak.report.schema import EffectKind
 
     #: Describes the effect of an event, given the event's arguments, or ``None`` if there is no effect.
@@ -53,7 +53,7 @@ class ObservedEffect:
 
     kind: EffectKind
     description: str
-    location: StackEntry | None = None
+    location: StackFrame | None = None
     imported_module: str = ""
 
 
@@ -88,7 +88,7 @@ class Listener(Protocol):
     def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Receive an effect that is about to happen. An exception prevents the effect."""
 
-    def on_state_change(self, description: str, location: StackEntry | None, frame: FrameType) -> None:
+    def on_state_change(self, description: str, location: StackFrame | None, frame: FrameType) -> None:
         """Receive a change to the process's state that is about to happen and that can be undone."""
 
 
@@ -195,7 +195,7 @@ def _audit_hook(event: str, args: tuple[Any, ...]) -> None:
 
 @disable_dynamo
 def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
-    """Pass an audit event to the listeners. Dynamo skips this function, which runs inside compiled calls."""
+    """Pass an audit event to the listeners. Dynamo skips this function, because it runs inside compiled calls."""
     if event == _IMPORT_EVENT:
         if is_in_trial():
             handle_import(args[0], frame)
@@ -311,7 +311,7 @@ def _description_with_first_argument(verb: str) -> Describe:
 
 
 def _describe_attribute(args: tuple[Any, ...]) -> str | None:
-    """Return the effect of setting the base classes of a class, which copies share; ``None`` for other attributes."""
+    """Return the effect of setting base classes, because copies share the class; ``None`` for other attributes."""
     owner, name = args[:2]
     return f"changes the base classes of {owner.__name__}" if name == "__bases__" else None
 

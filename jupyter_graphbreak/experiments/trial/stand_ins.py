@@ -131,8 +131,8 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("shelve", "Shelf", "database", "uses an open database"),
     ("IPython.core.interactiveshell", "InteractiveShell", "state", USES_SHELL),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "state", "takes a batch from a DataLoader"),
-    ("torch.utils.tensorboard.writer", "SummaryWriter", "file", "writes to the log of TensorBoard"),
-    ("tensorboardX.writer", "SummaryWriter", "file", "writes to the log of TensorBoard"),
+    ("torch.utils.tensorboard.writer", "SummaryWriter", "file", "writes to a TensorBoard log"),
+    ("tensorboardX.writer", "SummaryWriter", "file", "writes to a TensorBoard log"),
     ("torch._C._distributed_c10d", "Store", "network", "uses a store of torch.distributed"),
 )
 #: The modules of Python's ``dbm`` databases, whose classes cannot be imported.
@@ -179,8 +179,8 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         return _copy_csv_writer(value, clone)
     if type(value) in _WRAPPER_TYPES and stream_in_memory(value) is not None:
         return _copy_wrapper(value, clone)
-    if is_instance(value, _FILE_TYPES) and (reopened := _reopen(value)) is not None:
-        return reopened
+    if is_instance(value, _FILE_TYPES) and (reopened_file := _reopen(value)) is not None:
+        return reopened_file
     if is_instance(value, types.GeneratorType) or calls_functions(value):
         return stand_in_of_iterator(value)
     effect = _effect_of_use(value)
@@ -221,7 +221,7 @@ _ADVANCES_ITERATOR = "advances an iterator that cannot be copied"
 
 
 def _guarded_iterator() -> Iterator[Any]:
-    """Stop the trial that advances this generator, which Dynamo treats like any other generator."""
+    """Stop the trial that advances this generator. Dynamo treats it like any other generator."""
     if is_listening():
         notify_listeners("state", _ADVANCES_ITERATOR, sys._getframe(1))  # noqa: SLF001 - there is no public function
     yield from ()

@@ -66,7 +66,7 @@ class HandlerAttributes(AttributesByObject):
     """The attributes of handlers. Code that sets one has an effect, because it redirects or changes log output."""
 
     def changed_names(self, other: HandlerAttributes) -> set[str]:
-        """Return the names of the attributes that differ, and the public names of private ones, which code may use."""
+        """Return the names of differing attributes, and public names of private ones, because code may use these."""
         names: set[str] = set()
         for item, state in self.items():
             before, after = state.as_dict(), other.get(item, state).as_dict()
@@ -138,7 +138,7 @@ class Identities:
 
 
 class Attributes(Identities):
-    """The attributes of an object, without those to ignore, which are filtered out only if an attribute has changed."""
+    """An object's attributes, without those to ignore. These are filtered out only if an attribute has changed."""
 
     def __init__(self, item: Any, ignored_names: frozenset[str]) -> None:
         super().__init__(itertools.chain.from_iterable(vars(item).items()))
@@ -149,8 +149,10 @@ class Attributes(Identities):
             return True
         if not isinstance(other, Attributes):
             return False
-        own, current = self.as_dict(), other.as_dict()
-        return [*own] == [*current] and all(map(operator.is_, own.values(), current.values()))
+        own_attributes, other_attributes = self.as_dict(), other.as_dict()
+        return [*own_attributes] == [*other_attributes] and all(
+            map(operator.is_, own_attributes.values(), other_attributes.values())
+        )
 
     def as_dict(self) -> dict[Any, Any]:
         """Return the attributes that are not ignored, by name."""
@@ -276,8 +278,8 @@ class _LoggerSettings:
             return False
         if self.settings == other.settings and self.loggers == other.loggers:
             return True
-        current = other.by_logger()
-        return all(current.get(logger, settings) == settings for logger, settings in self.by_logger().items())
+        other_settings = other.by_logger()
+        return all(other_settings.get(logger, settings) == settings for logger, settings in self.by_logger().items())
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -297,7 +299,7 @@ def _handler_attributes() -> HandlerAttributes:
 
 
 def _restore_named_loggers(loggers_before: _NamedLoggers) -> None:
-    """Remove the loggers that user code has created, except those of modules, which refer to their loggers."""
+    """Remove the loggers that user code has created, except those of modules, because modules refer to them."""
     by_name = logging.root.manager.loggerDict
     parents_of_removed: dict[Any, Any] = {}
     for name, logger in by_name.copy().items():

@@ -148,10 +148,10 @@ class Subject:
         )
         self._bindings = copier.bindings
         self.uncopied_descriptions = copier.uncopied_descriptions
-        self.call: Any = copier.copy(fn, name_of(fn))
+        self.function: Any = copier.copy(fn, name_of(fn))
         self.owner: Any = None
-        if not is_instance(self.call, types.FunctionType | types.BuiltinFunctionType | type):
-            self.owner = getattr(self.call, "__self__", self.call)
+        if not is_instance(self.function, types.FunctionType | types.BuiltinFunctionType | type):
+            self.owner = getattr(self.function, "__self__", self.function)
         self.arguments = None
         self._original_arguments = arguments
         if arguments is not None:
@@ -162,7 +162,7 @@ class Subject:
         self.handlers = copier.copy_handlers()
         #: Copies of the filters of loggers, by the ids of the originals.
         self.filters = copier.copy_filters()
-        roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
+        roots = [self.function, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else self.arguments.values()
         self._uncopied_code = UncopiedCode(copier, name_snapshot.values, roots, copies)
         self.changeable_parts = self._uncopied_code.changeable_parts
@@ -173,7 +173,7 @@ class Subject:
         self.initial_state = self.state() if own_memory is None else {}
 
     def save_state(self) -> None:
-        """Save the current state, which :meth:`restore` restores, except for shared memory."""
+        """Save the current state for :meth:`restore`, except for shared memory."""
         self._values = [(binding, value_to_save(binding.read())) for binding in self._bindings]
         self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
 
@@ -301,7 +301,7 @@ class Subject:
 
     @contextlib.contextmanager
     def restore_on_exit(self) -> Iterator[None]:
-        """Restore the subject when the context is closed, which frees what the last run has created."""
+        """Restore the subject when the context is closed, to free the objects that the last run has created."""
         try:
             yield
         finally:
@@ -370,7 +370,11 @@ class Subject:
         TrialStoppedError is raised if the code leaves a lock locked, or waits for a lock that only the code itself
         could release.
         """
-        with self._uncopied_code.swap_copies_in(), self.modes.apply(), release_leftover_locks(self._locks, self.call):
+        with (
+            self._uncopied_code.swap_copies_in(),
+            self.modes.apply(),
+            release_leftover_locks(self._locks, self.function),
+        ):
             yield
 
 

@@ -231,12 +231,12 @@ class Replacements:
             return None
         with _install_lock:
             if self._known_replacements[0] != len(sys.modules):  # there may be more functions now
-                replaced = self._replaced_attributes or [
+                replaced_attributes = self._replaced_attributes or [
                     (owner, name, getattr(owner, name, None), replacement) for owner, name, replacement in self._make()
                 ]
                 self._known_replacements = (
                     len(sys.modules),
-                    {id(original): replacement for _, _, original, replacement in replaced},
+                    {id(original): replacement for _, _, original, replacement in replaced_attributes},
                 )
         return self._known_replacements[1].get(id(function))
 

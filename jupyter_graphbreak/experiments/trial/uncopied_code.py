@@ -102,7 +102,7 @@ class UncopiedCode:
     def swap_copies_in(self) -> Iterator[None]:
         """Swap the copies in while the context is open. On exit, restore the objects that could not be copied.
 
-        A ThreadSeesCopyError is raised if another thread of the user is running, which would see the copies, and a
+        A ThreadSeesCopyError is raised if another thread of the user is running, because it would see the copies, and a
         TrialStoppedError if the code creates objects whose destructors may run after the context has ended.
         """
         if self._destructor_effect is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.trial.assigned_attributes import STATE_CHANGING_NAMES
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.records.package_paths import is_library
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -184,14 +184,14 @@ def _decorator_name(decorator: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def line_that_imports(name: str, code_objects: Iterable[CodeType]) -> StackEntry | None:
+def line_that_imports(name: str, code_objects: Iterable[CodeType]) -> StackFrame | None:
     """Return the line of user code that imports a module, or ``None`` if there is none."""
     for code in code_objects:
         for instruction in dis.get_instructions(code) if is_user_code(code.co_filename) else ():
             positions = instruction.positions
             is_import = instruction.opname in {"IMPORT_NAME", "LOAD_CONST"} and instruction.argval == name
             if is_import and positions is not None:
-                return StackEntry(
+                return StackFrame(
                     code.co_filename, positions.lineno or code.co_firstlineno, code.co_name, code.co_firstlineno
                 )
     return None

@@ -87,10 +87,10 @@ def values_of_entry(
     with entry.set_up(), sandbox_runs(), use_eager_random_numbers():
         recorder = ValueRecorder()
         backend = RecordingBackend(recorder)
-        subject = Subject(entry.call, entry.arguments)
-        program = entry.compile(subject.call, backend)
+        subject = Subject(entry.function, entry.arguments)
+        program = entry.compile(subject.function, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
-        with compile_separately(subject.call), run_recorder.record(find_cell) as recording:
+        with compile_separately(subject.function), run_recorder.record(find_cell) as recording:
             recording.record_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
         report_on_copies, files = build_with_files(recording.records)
@@ -123,7 +123,7 @@ def values_of_entry(
     line_values, left_out = _select_values(values, line_order, correspondence.run_report, lines)
     is_eager_known = any(counts.by == "eager" and counts.raised is None for counts in results)
     entry_values = EntryValues(
-        function=entry.function,
+        function=entry.name,
         backend=backend_name(entry.backend),
         call=call_number,
         calls=call_count,
@@ -150,7 +150,7 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     subject.restore()
     inputs = []
     visited_ids: set[int] = set()
-    roots = [*(subject.arguments or Arguments()).by_name(subject.call).items(), *subject.roots()]
+    roots = [*(subject.arguments or Arguments()).by_name(subject.function).items(), *subject.roots()]
     for name, root in roots:
         for path, tensor in named_tensors(root, name, visited_ids):
             numbers = range_of(tensor)
@@ -170,7 +170,7 @@ def _nonfinite_counts(
     error_name = None
     results: list[torch.Tensor] = []
     gradients: list[torch.Tensor | None] = []
-    with subject.activate(), prevent_effects(subject.call, changeable_parts=subject.changeable_parts):
+    with subject.activate(), prevent_effects(subject.function, changeable_parts=subject.changeable_parts):
         try:
             with measure_run("call"):
                 value = program(*arguments.args, **arguments.kwargs)
@@ -190,20 +190,20 @@ def _nonfinite_sums(tensors: Iterable[torch.Tensor | None]) -> tuple[int, int]:
 
 
 def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
-    subject = Subject(entry.call, entry.arguments)
+    subject = Subject(entry.function, entry.arguments)
 
     def program(*args: Any, **kwargs: Any) -> Any:
         with EagerRecordingMode(recorder):
-            return subject.call(*args, **kwargs)
+            return subject.function(*args, **kwargs)
 
     with force_eager_on_thread():
         return _nonfinite_counts("eager", program, subject)
 
 
 def _compiled_counts(entry: Entry) -> NonFiniteCounts:
-    subject = Subject(entry.call, entry.arguments)
-    program = entry.compile(subject.call, clone_backend(entry.backend))
-    with compile_separately(subject.call):
+    subject = Subject(entry.function, entry.arguments)
+    program = entry.compile(subject.function, clone_backend(entry.backend))
+    with compile_separately(subject.function):
         return _nonfinite_counts("backend", program, subject)
 
 
@@ -279,7 +279,7 @@ def _first_nonfinite(
     items_by_kind: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}
     for item in [*forward, *(item for item in origins if item[1].direction == "backward")]:
         items_by_kind.setdefault((item[1].direction, item[1].kind), []).append(item)
-    for key, ((operation, origin), *others) in items_by_kind.items():
+    for key, ((operation, origin), *other_items) in items_by_kind.items():
         place_in_eager: Literal["same", "elsewhere", "none"] | None = None
         if eager_origins is not None:
             lines = [_line_of(item[0]) for item in eager_origins if (item[1].direction, item[1].kind) == key]
@@ -287,5 +287,5 @@ def _first_nonfinite(
         count = origin.value_range.nan if origin.kind == "nan" else origin.value_range.inf
         yield NonFinite(
             origin.direction, origin.kind, operation.op, operation.graph, operation.location, count,
-            origin.value_range.elements, origin.value_range.dtype, origin.execution, len(others), place_in_eager,
+            origin.value_range.elements, origin.value_range.dtype, origin.execution, len(other_items), place_in_eager,
         )  # fmt: skip

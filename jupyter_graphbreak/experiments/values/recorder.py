@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.values.ranges import (
     range_of,
 )
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, package_paths
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -69,7 +69,7 @@ class ValueRecorder:
     values: dict[Hashable, RecordedValue] = field(default_factory=dict)
     origins: dict[tuple[Hashable, str, str], NonfiniteOrigin] = field(default_factory=dict)
     _executions: Counter[Hashable] = field(default_factory=Counter)
-    #: The gradient functions of the operations so far, which are kept alive so that none of their ids is used again.
+    #: The gradient functions of the operations so far, kept alive so that none of their ids is used again.
     _gradient_functions: set[Any] = field(default_factory=set)
     _known_flags: dict[int, tuple[weakref.ref[torch.Tensor], int, NonfiniteFlags]] = field(default_factory=dict)
 
@@ -220,7 +220,7 @@ class GraphOpKey(NamedTuple):
 class EagerOpKey(NamedTuple):
     """The key of an operation in eager code: its line, and the name of PyTorch's function."""
 
-    line: StackEntry
+    line: StackFrame
     op: str
 
 
@@ -290,7 +290,7 @@ class EagerRecordingMode(TorchFunctionMode):
             literal_flags=_nonfinite_flags_of_literals((args, kwargs)),
         )
 
-    def _line_outside_torch(self, frame: FrameType | None) -> StackEntry | None:
+    def _line_outside_torch(self, frame: FrameType | None) -> StackFrame | None:
         """Return the innermost line outside of PyTorch and this package, or ``None`` after too many frames inside."""
         for outer in frames_outward(frame, _MAX_FRAMES):
             filename = outer.f_code.co_filename
@@ -298,7 +298,7 @@ class EagerRecordingMode(TorchFunctionMode):
                 path = package_paths().module_path(filename) or ""
                 self._is_in_torch[filename] = path.startswith("torch/") or filename.startswith(OWN_FOLDER)
             if not self._is_in_torch[filename]:
-                return StackEntry(filename, outer.f_lineno, outer.f_code.co_name)
+                return StackFrame(filename, outer.f_lineno, outer.f_code.co_name)
         return None
 
 

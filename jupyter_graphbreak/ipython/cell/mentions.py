@@ -131,7 +131,9 @@ def _calls_module(method: types.FunctionType) -> bool:
         return False
     arguments = function.__code__.co_varnames[: function.__code__.co_argcount]
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree is not None else ()
-    return any(isinstance(called, ast.Name) and called.id in arguments[:1] for called in calls)
+    return any(
+        isinstance(called_function, ast.Name) and called_function.id in arguments[:1] for called_function in calls
+    )
 
 
 def _is_saving_function(function: ast.expr) -> bool:
@@ -143,9 +145,9 @@ def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iter
     """Yield notes on saved names of parameters that contain ``_orig_mod.``."""
     for node in ast.walk(argument):
         match node:
-            case ast.Call(ast.Attribute(owner, "state_dict")) if wrapping := _wrapping_of(owner, namespace):
+            case ast.Call(ast.Attribute(owner, "state_dict")) if wrapped_part := _wrapping_of(owner, namespace):
                 way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_COMPILE_IN_PLACE}"
-                if wrapping == "parts":
+                if wrapped_part == "parts":
                     way_out = "compile each part in place with `part.compile()`"
             case ast.Name(id=name) if _contains_orig_mod(namespace.get(name)):
                 way_out = f"save the state of the original model, or {_COMPILE_IN_PLACE}"

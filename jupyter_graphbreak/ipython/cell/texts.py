@@ -61,7 +61,7 @@ class CellTexts:
         self._running_cell = (filename, text, self._number_of_running_cell(filename, text))
 
     def note_calling_cell(self) -> None:
-        """Store the running cell, if any, whose code has called the line magic."""
+        """Store the running cell whose code has called the line magic, if any."""
         frame = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
         while frame.f_back is not None and self._number_of(frame.f_code.co_filename) is None:
             frame = frame.f_back

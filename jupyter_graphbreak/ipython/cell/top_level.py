@@ -43,14 +43,14 @@ _NON_OPERATION_METHODS = frozenset(
 )
 
 
-def only_computes(leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> bool:
+def only_computes(leading_statements: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> bool:
     """Return whether statements below imports and definitions compute with tensors and call nothing to compile."""
     imports_torch = any(
-        "torch" in ast.unparse(node) for node in leading if isinstance(node, ast.Import | ast.ImportFrom)
+        "torch" in ast.unparse(node) for node in leading_statements if isinstance(node, ast.Import | ast.ImportFrom)
     )
     if "torch" not in sys.modules and not imports_torch:
         return False
-    resolver = _NameResolver(leading, body, namespace)
+    resolver = _NameResolver(leading_statements, body, namespace)
     nodes = [node for statement in body for node in ast.walk(statement)]
     return all(resolver.allows(node) for node in nodes) and any(resolver.uses_torch(node) for node in nodes)
 
@@ -77,10 +77,10 @@ def lines_with_tensor_operations(body: list[ast.stmt], namespace: Mapping[str, A
 class _NameResolver:
     """Finds the objects that the names of a cell refer to, as far as they are known before the cell runs."""
 
-    def __init__(self, leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> None:
-        imported = _imported_objects(leading)
+    def __init__(self, leading_statements: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> None:
+        imported = _imported_objects(leading_statements)
         self._known_objects = {
-            **{name: namespace[name] for name in namespace if name not in bound_names(leading)},
+            **{name: namespace[name] for name in namespace if name not in bound_names(leading_statements)},
             **imported,
         }
         self._bound_names = bound_names(body)
@@ -203,10 +203,10 @@ def _module_name(value: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _imported_objects(leading: list[ast.stmt]) -> dict[str, Any]:
+def _imported_objects(leading_statements: list[ast.stmt]) -> dict[str, Any]:
     """Return the objects that a cell imports from PyTorch and ``math`` at its top; other imports are omitted."""
     objects: dict[str, Any] = {}
-    for node in leading:
+    for node in leading_statements:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.partition(".")[0] in {"torch", "math"}:

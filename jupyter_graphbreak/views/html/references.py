@@ -41,7 +41,7 @@ class References:
         self._graphs = _numbered_references("g", report.graphs)
         self._frames = _numbered_references("f", report.frames)
         self._resumes = _numbered_references("r", report.resumes)
-        self._skipped = _numbered_references("k", report.skipped)
+        self._skipped_functions = _numbered_references("k", report.skipped)
         self._scopes = _numbered_references("c", report.scopes)
         self._resumes_by_id = {resume.id: resume for resume in report.resumes}
 
@@ -53,9 +53,9 @@ class References:
         """Return the reference of a frame."""
         return self._frames.get(ident or "", "")
 
-    def skipped(self, ident: str) -> str:
+    def skipped_function(self, ident: str) -> str:
         """Return the reference of a skipped function."""
-        return self._skipped.get(ident, "")
+        return self._skipped_functions.get(ident, "")
 
     def scope(self, ident: str | None) -> str:
         """Return the reference of a scope."""
@@ -80,7 +80,7 @@ class References:
             (f"b{number}" for number in line.leads_to),
             map(self.graph, line.graphs),
             [self.scope(line.scope.id) if line.scope else ""],
-            [self.skipped(line.eager.id) if line.eager else ""],
+            [self.skipped_function(line.eager.id) if line.eager else ""],
         )
 
     def related_to_break(self, break_: Break) -> str:
@@ -92,7 +92,7 @@ class References:
             (self._resumes[resume.id] for resume in resumes),
             (self.line(resume.location) for resume in resumes),
             (self.graph(ident) for resume in resumes for ident in resume.graphs),
-            map(self.skipped, break_.skipped),
+            map(self.skipped_function, break_.skipped),
             [self.scope(break_.scope)],
         )
 
@@ -115,7 +115,7 @@ class References:
             map(self.graph, resume.graphs),
         )
 
-    def related_to_skipped(self, skipped: Skipped) -> str:
+    def related_to_skipped_function(self, skipped: Skipped) -> str:
         """Return the references of an eager function's line and frame, and of the break that makes it run eagerly."""
         return _join_references([self.line(skipped.location), self.frame(skipped.frame), self.break_(skipped.break_)])
 

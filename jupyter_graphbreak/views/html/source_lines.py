@@ -71,7 +71,7 @@ class SourceRow:
 
     line: Line
     reference: str
-    related: str
+    related_references: str
     number: str
     signs: str
     letters: list[tuple[str, int]]
@@ -200,7 +200,7 @@ class _RowFactory:
         return SourceRow(
             line=line,
             reference=reference,
-            related=self._references.related_to_line(line),
+            related_references=self._references.related_to_line(line),
             number=str(line.number).rjust(width.number),
             signs=_break_signs(line).rjust(width.signs) + " ",
             letters=[(letter, self._colors[letter]) for letter in shown_letters],

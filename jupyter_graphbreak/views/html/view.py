@@ -110,12 +110,12 @@ _MAX_SCOPE_DEPTH = 20
 class MarkupLimits:
     """The maximum number of entries that the static markup shows, for each list.
 
-    Breaks are expanded if there are at most ``open`` of them. The code of a graph is shown if it has at most ``code``
-    lines.
+    Breaks are expanded if there are at most ``expanded_breaks`` of them. The code of a graph is shown if it has at most
+    ``code`` lines.
     """
 
     breaks: int = 20
-    open: int = 3
+    expanded_breaks: int = 3
     graphs: int = 10
     ops: int = 5
     inputs: int = 6
@@ -219,8 +219,8 @@ class View:
             again_text = ", compiled again" if step.frame is not None and step.frame.recompile_of else ""
             ops_text = count_text(len(step.graph.ops), "op")
             words = f"graph {step.graph.id}, {ops_text}, {self.span_text(step.graph)}{again_text}"
-        elif step.skipped is not None:
-            words = f"{step.skipped.function} runs eagerly: {self.short_reason(step.skipped)}"
+        elif step.skipped_function is not None:
+            words = f"{step.skipped_function.function} runs eagerly: {self.short_reason(step.skipped_function)}"
         elif step.number is not None:
             break_ = ordered_breaks(self.report)[step.number - 1]
             words = f"break {step.number}: {without_backticks(title_of(break_))}"
@@ -442,7 +442,7 @@ class RunStep:
     kind: Literal["graph", "break", "eager", "error"]
     graph: Graph | None = None
     frame: Frame | None = None
-    skipped: Skipped | None = None
+    skipped_function: Skipped | None = None
     number: int | None = None
 
 
@@ -485,7 +485,7 @@ class _StepFinder:
         # Frames that call each other in a cycle have no outermost frame.
         steps += [step for frame in self._report.frames for step in self._steps_of_call(frame, 0)]
         for remaining_functions in (*self._eager_by_frame.values(), *self._eager_by_break.values()):
-            steps += [NestedStep(RunStep("eager", skipped=skipped), ()) for skipped in remaining_functions]
+            steps += [NestedStep(RunStep("eager", skipped_function=skipped), ()) for skipped in remaining_functions]
         return steps
 
     def _steps_of_call(self, frame: Frame, depth: int) -> list[NestedStep]:
@@ -520,11 +520,12 @@ class _StepFinder:
             if self._frame_by_break.get(ident) == frame.id:
                 yield RunStep("break", frame=frame, number=self._numbers.get(ident))
             # Eager functions that Dynamo never traced are listed after the break, in the first frame that reports it.
-            yield from (RunStep("eager", skipped=skipped) for skipped in self._eager_by_break.pop(ident, ()))
+            yield from (RunStep("eager", skipped_function=skipped) for skipped in self._eager_by_break.pop(ident, ()))
         if frame.outcome == "error":
             yield RunStep("error", frame=frame)
         yield from (
-            RunStep("eager", skipped=skipped, frame=frame) for skipped in self._eager_by_frame.pop(frame.id, ())
+            RunStep("eager", skipped_function=skipped, frame=frame)
+            for skipped in self._eager_by_frame.pop(frame.id, ())
         )
 
 

@@ -288,7 +288,7 @@ def _recompile_section(report: Report) -> Section | None:
     for index, recompilation in enumerate(_first_items(functions)):
         guards = [(guard, guard_lines_text(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
         variations = [with_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
-        remaining = len(recompilation.guards) - 1
+        remaining_count = len(recompilation.guards) - 1
         known_costs = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
         trials = recompile_remedies(report, recompilation)
         fix = best_recompile_remedy(report, recompilation)
@@ -304,7 +304,7 @@ def _recompile_section(report: Report) -> Section | None:
                     _line_text_if_known(report, recompilation.location),
                     recompilation.times_text,
                     *variations[:1],
-                    f"and {remaining} more" if remaining > 0 else "",
+                    f"and {remaining_count} more" if remaining_count > 0 else "",
                     recompilation.warning,
                     f"Fix: {fix.title} {sign_of(fix)}" if fix is not None else "",
                 ),

@@ -108,8 +108,8 @@ def _without_failed_techniques(advice: list[Advice], failed_techniques: list[str
     note = f"{words} {'was' if len(dropped_techniques) == 1 else 'were'} tried and did not work"
     if not remaining_advice:
         return [Advice(f"{note}: decide what has to change", "graphbreak")]
-    first, *others = remaining_advice
-    return [Advice(f"{first.text} ({note})", first.origin), *others]
+    first, *other_advice = remaining_advice
+    return [Advice(f"{first.text} ({note})", first.origin), *other_advice]
 
 
 def advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:

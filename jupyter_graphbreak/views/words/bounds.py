@@ -99,9 +99,9 @@ class _Bounds:
         for name, kind in _fields(type(report)):
             value = getattr(report, name)
             items = self._select_entries(report, name, value) if isinstance(value, list) else value
-            shown = _limiter(kind)(items, self, name, type(report))
-            if shown is not value:
-                changed_fields[name] = shown
+            shown_items = _limiter(kind)(items, self, name, type(report))
+            if shown_items is not value:
+                changed_fields[name] = shown_items
         if changed_fields:
             report = msgspec.structs.replace(report, **changed_fields)
         report = _remove_dangling_references(report)
@@ -130,7 +130,8 @@ class _Bounds:
         """Yield notes about the parts that were left out."""
         if self.cut_lists:
             parts = [
-                f"{shown} of {total} {_LIST_NOUNS.get(name, name)}" for name, (shown, total) in self.cut_lists.items()
+                f"{shown_count} of {total} {_LIST_NOUNS.get(name, name)}"
+                for name, (shown_count, total) in self.cut_lists.items()
             ]
             yield Diagnostic("warning", f"This report is too large to show in full. Shown: {', '.join(parts)}.")
         if self.dropped_entry_count:
@@ -306,7 +307,7 @@ _REPAIRS: dict[type, Callable[[Any], Any]] = {
 
 
 def _remove_dangling_references(report: Report) -> Report:
-    """Return a report without cycles of scopes or frames, whose settings and error refer only to existing parts."""
+    """Return a report without cycles of scopes or frames; its settings and error refer only to existing parts."""
     changed_fields: dict[str, Any] = {}
     scope_ids = {scope.id for scope in report.scopes}
     cyclic_scope_ids = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})

@@ -128,7 +128,7 @@ _ADVICE_ON_BRANCH = "each branch of the condition has its own graph, which is ex
 _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value, and add it after the call"
 #: The methods that make a container grow.
 _FILLING_METHODS = ("append", "extend", "insert")
-#: The advice for a value that code on the line of a break computes, which has no name.
+#: The advice for a value without a name that code on a break's line computes.
 _ADVICE_ON_BREAK_RESULT = "remove the break: this also prevents recompiles of this function"
 #: The advice for code after a break that ends a loop early.
 _ADVICE_ON_STEPS_LEFT = (
@@ -191,8 +191,8 @@ class _Variation:
     """The value that a guard expected, and the value that it found instead."""
 
     name: str
-    old: str
-    new: str | None
+    old_value: str
+    new_value: str | None
     advice: str
     #: The key that identifies the variable; ``name`` may be a description that several variables share.
     subject: str = ""
@@ -311,7 +311,7 @@ def _make_failed_guard(
     if (
         last_advice != _ADVICE_ON_FIRST_STEP
         and variations
-        and {variation.old for _, variation in variations} == {"0"}
+        and {variation.old_value for _, variation in variations} == {"0"}
         and variations[0][1].name.startswith("len(")
     ):
         advice = _ADVICE_ON_EMPTY_CONTAINER.format(name=variations[0][1].name[4:-1])
@@ -343,7 +343,7 @@ def _growing_container(variations: list[tuple[int, _Variation]], places: Iterabl
     """Return the name of a container to which each call adds something; empty if there is none."""
     names = {variation.name for _, variation in variations}
     name = names.pop() if len(names) == 1 else ""
-    lengths = {variation.old for _, variation in variations}
+    lengths = {variation.old_value for _, variation in variations}
     if not name.startswith("len(") or len(lengths) == 1:  # a single length may be that of an empty cache
         return ""
     container = name[4:-1]
@@ -379,7 +379,7 @@ def _varied_number(
     name = variation.subject
     return VariedNumber(
         name,
-        list(dict.fromkeys(variation.old for _, variation in numbers)),
+        list(dict.fromkeys(variation.old_value for _, variation in numbers)),
         owner_of(failure.guard, name, is_module_method=is_module_method),
         [place.code for place in places if place.code is not None],
         {failure.head for failure, _ in numbers},
@@ -390,7 +390,9 @@ def _varied_number(
 
 def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
     """Return whether a size varied only between one value and 0 or 1, which are constants in every graph."""
-    sizes = {size for variation in variations for size in (variation.old, variation.new) if size is not None}
+    sizes = {
+        size for variation in variations for size in (variation.old_value, variation.new_value) if size is not None
+    }
     if {_ORDINARY_SIZES, _OTHER_SIZES} & sizes:
         return sizes <= {_ORDINARY_SIZES, _OTHER_SIZES}
     return bool(sizes & _SPECIAL_SIZES) and len(sizes - _SPECIAL_SIZES) <= 1
@@ -398,13 +400,14 @@ def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
 
 def _has_special_size(variations: Iterable[_Variation]) -> bool:
     return any(
-        not {variation.old, variation.new}.isdisjoint({*_SPECIAL_SIZES, _OTHER_SIZES}) for variation in variations
+        not {variation.old_value, variation.new_value}.isdisjoint({*_SPECIAL_SIZES, _OTHER_SIZES})
+        for variation in variations
     )
 
 
 def _ordinary_advice(variations: Sequence[tuple[int, _Variation]]) -> str:
     """Return the advice about a size that also has values other than 0 and 1."""
-    return next(variation.advice for _, variation in variations if variation.old != _ORDINARY_SIZES)
+    return next(variation.advice for _, variation in variations if variation.old_value != _ORDINARY_SIZES)
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
@@ -432,9 +435,9 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     Arrows separate values that followed each other; commas are used if a value may have recurred.
     """
     name = variations[-1][1].name
-    if not variations[-1][1].old:
+    if not variations[-1][1].old_value:
         return name
-    with_values = [pair for pair in variations if pair[1].old != _ORDINARY_SIZES]
+    with_values = [pair for pair in variations if pair[1].old_value != _ORDINARY_SIZES]
     variations = with_values or variations
     values: dict[str, None] = {}
     last = ""
@@ -443,11 +446,11 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     actual: str | None = None
     for _, group in groupby(variations, key=lambda variation: variation[0]):
         variations_of_call = [variation for _, variation in group]
-        old_values = [variation.old for variation in variations_of_call]
+        old_values = [variation.old_value for variation in variations_of_call]
         for old in old_values:
             if old not in values:
                 values[old], last = None, old
-        actual = variations_of_call[-1].new
+        actual = variations_of_call[-1].new_value
         if actual is None:
             has_recurred |= len(set(old_values)) < len(old_values)  # two versions expect the same value
             continue
@@ -470,14 +473,14 @@ def readable_guard(guard: str) -> str:
 
 
 def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_library: bool) -> _Variation | None:
-    registered = _REGISTERED_TENSOR.search(guard)
+    registration = _REGISTERED_TENSOR.search(guard)
     guard = readable_guard(guard)
     if guard.startswith(_TENSOR_GUARD_START) and (tensor := _TENSOR_GUARD.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL_START):
             name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
             new = rest.removeprefix(_ACTUAL_START) or None
-            kind = registered["kind"] if registered is not None else ""
+            kind = registration["kind"] if registration is not None else ""
             return _tensor_variation(name, tensor, new, kind, is_inner=is_inner, is_library=is_library)
     if match := _TENSOR_VALUE_GUARD.fullmatch(guard):
         name = match["name"]
@@ -657,8 +660,8 @@ def _tensor_variation(
     feature = _TENSOR_PROPERTIES.get(tensor_property, tensor_property).format(index=index)
     return _Variation(
         name=f"{feature} of {'a tensor that the break returned' if is_from_break else name}",
-        old=old,
-        new=new,
+        old_value=old,
+        new_value=new,
         advice=advice,
         subject=f"{feature} of {name}",
         is_size=tensor_property == "size",

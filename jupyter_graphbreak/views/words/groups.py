@@ -1,4 +1,4 @@
-"""Group breaks with the same remedy, advice or cause, which views then show only once, with a list of the breaks."""
+"""Group breaks so that views show a shared remedy, advice or cause only once, with a list of the breaks."""
 
 from __future__ import annotations
 

@@ -215,8 +215,8 @@ def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[in
 
 def _columns_on_line(location: Location, number: int, text: str) -> tuple[int, int]:
     """Return the columns that a location covers on one line; if they are unknown, all except the indentation."""
-    stripped = text.rstrip()
-    start, end = len(stripped) - len(stripped.lstrip()), len(stripped)
+    stripped_text = text.rstrip()
+    start, end = len(stripped_text) - len(stripped_text.lstrip()), len(stripped_text)
     if location.column is not None and number == location.line:
         start = min(location.column, len(text))
     if location.end_column is not None and number == location.end_line:

@@ -290,13 +290,13 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
         and function not in no_longer_compiled
         and best_recompile_remedy(report, function) is None
     ]
-    for similar, merge in (
+    for similar_functions, merge in (
         (no_longer_compiled, _merge_by_fix), (caused_by_results, _merge_by_results),
         (caused_by_gradients, _merge_by_gradients),
     ):  # fmt: skip
-        if len(similar) >= _MIN_MERGED_FUNCTIONS:
-            functions = [function for function in functions if function not in similar]
-            merged_functions.append(merge(similar))
+        if len(similar_functions) >= _MIN_MERGED_FUNCTIONS:
+            functions = [function for function in functions if function not in similar_functions]
+            merged_functions.append(merge(similar_functions))
     return [*functions, *merged_functions]
 
 

@@ -129,18 +129,19 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
         return []
     name = one_line(values.backend)
     if backend.raised is not None:
-        return [(f"The code of {name} raises {one_line(backend.raised)}", True)]
+        return [(f"Compiled with {name}, the code raises {one_line(backend.raised)}", True)]
     kinds_of_operations, kinds_of_backend = _non_finite_kinds(graphs), _non_finite_kinds(backend)
     if kinds_of_backend and not kinds_of_operations:
-        only_backend_text = f"Only the code of {name} gives {join_with_and(kinds_of_backend)}"
-        return [
-            (f"{only_backend_text}: the operations one by one do not; `--check` names the first one that differs", True)
-        ]
+        contrast = f"Only the code compiled with {name} produces {join_with_and(kinds_of_backend)}"
+        advice = "`--check` names the first operation that differs"
+        return [(f"{contrast}; the operations do not if they run one by one. {advice}", True)]
     if kinds_of_backend:
-        return [(f"The code of {name} gives {join_with_and(kinds_of_backend)} as well", True)]
+        return [(f"Compiled with {name}, the code also produces {join_with_and(kinds_of_backend)}", True)]
     if kinds_of_operations:
-        no_non_finite = f"The code of {name} gives neither NaN nor Inf in the results or the gradients of the inputs"
-        return [(f"{no_non_finite}: it may keep more digits between operations than separate operations do", False)]
+        contrast = (
+            f"Run one by one, the operations produce {join_with_and(kinds_of_operations)}; {name}'s code does not"
+        )
+        return [(f"{contrast}. It may keep more digits between operations", False)]
     return []
 
 

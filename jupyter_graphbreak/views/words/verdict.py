@@ -206,9 +206,10 @@ def _first_step(report: Report) -> str:
         further_sentences = f"{_no_working_change_text(report)}{part_advice}{further_sentences}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
         further_sentences = f" {_as_sentence(one_line(reason))}{further_sentences}"
-    if outside := _breaks_to_keep_outside(report):
-        advice = _ADVICE_DETAIL_SEPARATOR.split(advice_for_break(report, outside[0])[0].text)[0]
-        return f".{further_sentences} {_subject_and_verb(report, outside)} outside of the compiled function: {advice}."
+    if breaks_to_keep_outside := _breaks_to_keep_outside(report):
+        advice = _ADVICE_DETAIL_SEPARATOR.split(advice_for_break(report, breaks_to_keep_outside[0])[0].text)[0]
+        subject_and_verb = _subject_and_verb(report, breaks_to_keep_outside)
+        return f".{further_sentences} {subject_and_verb} outside of the compiled function: {advice}."
     states_eager = " ran eagerly" in further_sentences
     total, largest_group = len(report.breaks), _largest_group(report)
     if largest_group:
@@ -222,9 +223,11 @@ def _first_step(report: Report) -> str:
     first = ordered_breaks(report)[0]
     effect = _worst_effect(report, first)
     if not effect and total > 1:
-        worst = max(ordered_breaks(report), key=_break_weight)
-        worst_step = f" Fix break {break_numbers(report)[worst.id]} first: it {_worst_effect(report, worst)}."
-        return f".{further_sentences}{worst_step if _worst_effect(report, worst) else ' Fix break 1 first.'}"
+        worst_break = max(ordered_breaks(report), key=_break_weight)
+        worst_step = (
+            f" Fix break {break_numbers(report)[worst_break.id]} first: it {_worst_effect(report, worst_break)}."
+        )
+        return f".{further_sentences}{worst_step if _worst_effect(report, worst_break) else ' Fix break 1 first.'}"
     if total == 1:
         is_stated_already = states_eager and effect.endswith("run eagerly")
         effect_text = f": it {effect}" if effect and not is_stated_already else ""

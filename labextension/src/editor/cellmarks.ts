@@ -78,7 +78,7 @@ export class CellMarks {
       reportsOfCell.push(cellReport);
       byCell.set(cellReport.cell, reportsOfCell);
     }
-    const changed = new Set(
+    const changedCells = new Set(
       cells.filter(cell => {
         const before = this._cellReports.get(cell) ?? [];
         const after = byCell.get(cell) ?? [];
@@ -87,7 +87,7 @@ export class CellMarks {
       })
     );
     this._views.forEach((cell, view) => {
-      if (changed.has(cell)) {
+      if (changedCells.has(cell)) {
         this._show(view, cell);
       }
     });

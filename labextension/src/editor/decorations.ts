@@ -252,9 +252,9 @@ function appendSigns<T>(
   make: (part: T) => HTMLElement
 ): void {
   const total = totalOf(parts);
-  const shown = total > GUTTER_SIGNS ? GUTTER_SIGNS - 1 : total;
-  box.append(...parts.slice(0, shown).map(make));
-  if (total > shown) {
-    box.append(`+${total - shown}`);
+  const shownCount = total > GUTTER_SIGNS ? GUTTER_SIGNS - 1 : total;
+  box.append(...parts.slice(0, shownCount).map(make));
+  if (total > shownCount) {
+    box.append(`+${total - shownCount}`);
   }
 }

@@ -40,7 +40,7 @@ export function noteParts(
   previous: IMark | undefined
 ): INotePart[] {
   const { line } = mark;
-  const above = previous?.line;
+  const previousLine = previous?.line;
   const parts: INotePart[] = firstLabels(
     line.breaks,
     MAX_BESIDE,
@@ -61,11 +61,11 @@ export function noteParts(
     })
   );
   const { eager, scope } = line;
-  if (eager !== null && eager !== above?.eager) {
+  if (eager !== null && eager !== previousLine?.eager) {
     const [kind, { id }] = ['skipped', eager];
     parts.push({ text: noteOf(rowFor(mark, kind, id)), className: 'gb-dim', kind, id }); // prettier-ignore
   }
-  if (scope !== null && scope !== above?.scope) {
+  if (scope !== null && scope !== previousLine?.scope) {
     const [kind, { id }] = ['scope', scope];
     const className = scope.value ? 'gb-bad' : 'gb-good';
     parts.push({ text: noteOf(rowFor(mark, kind, id)), className, kind, id });

@@ -156,14 +156,14 @@ export function selectionAt(
   }
   const { line, origin, from } = mark;
   const column = position - from;
-  const around = line.breaks
+  const enclosingBreaks = line.breaks
     .filter(({ start, end }) => start <= column && column <= end)
     .sort((one, other) => one.end - one.start - (other.end - other.start));
   const isCurrent =
     current?.kind === 'break' && containsSelection(origin.run, current);
   const nearest =
-    around.find(it => isCurrent && it.break.id === current.id) ??
-    around[0] ??
+    enclosingBreaks.find(it => isCurrent && it.break.id === current.id) ??
+    enclosingBreaks[0] ??
     line.breaks[0] ??
     line.leadsTo[0];
   if (nearest !== undefined) {
@@ -225,11 +225,13 @@ export function hintsAt(
   }
   const { breaks, leadsTo, notes } = mark.line;
   const breakHints = breaks.map(it => breakHint(mark, it, trans));
-  const around = breakHints
+  const hintsAtPosition = breakHints
     .filter(({ from, to }) => from <= position && position <= to)
     .sort((one, other) => one.to - one.from - (other.to - other.from));
-  const isNote = around.length === 0 && position === mark.to;
-  const hints = isNote ? [...breakHints, ...noteHints(mark, trans)] : around;
+  const isNote = hintsAtPosition.length === 0 && position === mark.to;
+  const hints = isNote
+    ? [...breakHints, ...noteHints(mark, trans)]
+    : hintsAtPosition;
   const hidden = [breaks, ...(isNote ? [leadsTo, notes] : [])].map(
     parts => totalOf(parts) - parts.length
   );

@@ -51,9 +51,9 @@ export const notePlacement = ViewPlugin.define(view => {
 /** The lines beside which their notes do not fit. Notes out of sight cannot be measured and stay where they are. */
 function linesWithoutRoom(view: EditorView): ReadonlySet<IReportLine> {
   const { contentDOM, scrollDOM, state } = view;
-  const below = new Set(state.field(markField).notesBelow);
+  const linesWithNotesBelow = new Set(state.field(markField).notesBelow);
   if (scrollDOM.clientWidth === 0) {
-    return below; // the editor is hidden
+    return linesWithNotesBelow; // the editor is hidden
   }
   const start = contentDOM.getBoundingClientRect().left;
   const edge = scrollDOM.getBoundingClientRect().left - scrollDOM.scrollLeft;
@@ -70,13 +70,13 @@ function linesWithoutRoom(view: EditorView): ReadonlySet<IReportLine> {
       const fits =
         view.lineWrapping || end - start + GAP + note.scrollWidth <= room;
       if (fits) {
-        below.delete(mark!.line);
+        linesWithNotesBelow.delete(mark!.line);
       } else {
-        below.add(mark!.line);
+        linesWithNotesBelow.add(mark!.line);
       }
     }
   }
-  return below;
+  return linesWithNotesBelow;
 }
 
 function areEqual<T>(one: ReadonlySet<T>, other: ReadonlySet<T>): boolean {

@@ -46,10 +46,10 @@ export function placeMarks(
 ): IMark[] {
   const current = reported.length > 0 ? doc.toString().split('\n') : [];
   const marks = new Map<number, IMark>();
-  const selected = reported.filter(({ run }) =>
+  const selectedTexts = reported.filter(({ run }) =>
     containsSelection(run, selection)
   );
-  for (const origin of [...reported, ...selected]) {
+  for (const origin of [...reported, ...selectedTexts]) {
     const lineAfter = align(origin.text, current);
     for (const line of origin.lines) {
       const number = lineAfter(line.number);
@@ -86,7 +86,7 @@ export function moveMarks(
   const [first, last] = extentOf(changes);
   const shift = changes.newLength - changes.length;
   let areUnchanged = true;
-  const moved = marks.flatMap(mark => {
+  const movedMarks = marks.flatMap(mark => {
     if (mark.to < first) {
       return [mark];
     }
@@ -103,11 +103,11 @@ export function moveMarks(
     const { from, to, text } = newDoc.lineAt(position);
     const isStale = mark.origin.isStale || text !== mark.line.text;
     // Decorations at the beginning of a line do not move with the text, and vanish with the line break before them.
-    const decorated = changes.mapPos(mark.from, -1, MapMode.TrackBefore);
-    areUnchanged &&= isStale === mark.isStale && from === decorated;
+    const decorationStart = changes.mapPos(mark.from, -1, MapMode.TrackBefore);
+    areUnchanged &&= isStale === mark.isStale && from === decorationStart;
     return [{ ...mark, from, to, isStale }];
   });
-  return { marks: moved, areUnchanged };
+  return { marks: movedMarks, areUnchanged };
 }
 
 /** Whether a whole text was replaced, as formatters do; then lines are matched by text. */

@@ -152,14 +152,14 @@ function gaps(numbers: readonly number[], trans: TranslationBundle): Extension {
   return EditorView.decorations.compute(['doc'], ({ doc }) =>
     Decoration.set(
       numbers.flatMap((number, index) => {
-        const missing = number - (numbers[index - 1] ?? 0) - 1;
-        if (missing <= 0 || index >= doc.lines) {
+        const missingCount = number - (numbers[index - 1] ?? 0) - 1;
+        if (missingCount <= 0 || index >= doc.lines) {
           return [];
         }
         const words = trans._n(
           '%1 line that is not in the report',
           '%1 lines that are not in the report',
-          missing
+          missingCount
         );
         return Decoration.widget({
           widget: new Gap(words),

@@ -16,9 +16,9 @@ for (const root of document.querySelectorAll<HTMLElement>('.graphbreak')) {
   const report = blocks.find(({ dataset }) => dataset.graphbreak === 'report');
   // A report without data has a different script or none.
   if (block !== undefined) {
-    let unpacked: Promise<IData> | null = null;
+    let unpackedData: Promise<IData> | null = null;
     const data = (): Promise<IData> =>
-      (unpacked ??= unpack<IData>(block.textContent ?? ''));
+      (unpackedData ??= unpack<IData>(block.textContent ?? ''));
     addBehaviour(root, {
       omittedItems: async () => (await data()).rest,
       text: async () => (await data()).text,

@@ -93,8 +93,8 @@ export function findCell<T extends ICell>(
   const isCarrier =
     (count !== null && carrier.executionCount === count) ||
     cellSources(report).length === 1;
-  const edited = isCarrier ? carrier : cells.withCount(count);
-  return edited === undefined ? null : { cell: edited, isStale: true };
+  const editedCell = isCarrier ? carrier : cells.withCount(count);
+  return editedCell === undefined ? null : { cell: editedCell, isStale: true };
 }
 
 /** A snapshot of a cell. */

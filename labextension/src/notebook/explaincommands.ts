@@ -68,7 +68,7 @@ export function addExplainCommands(
   });
 
   /** The edits since the last run of the active cell or of its functions. */
-  const edited = (): IEditedRun | null => {
+  const findEditedRun = (): IEditedRun | null => {
     const model = notebooks.currentWidget?.content.activeCell?.model;
     return model !== undefined && isCodeCellModel(model)
       ? editedRun(reports.runs, reports.cells, model)
@@ -81,10 +81,10 @@ export function addExplainCommands(
       'Run the cell as in its report, and try your edits since then on copies: does the result stay the same, and is a graph break gone?'
     ),
     describedBy: { args: NO_ARGS },
-    isEnabled: () => edited() !== null,
+    isEnabled: () => findEditedRun() !== null,
     execute: () =>
       run(async panel => {
-        const target = edited();
+        const target = findEditedRun();
         if (target !== null) {
           await explainer.tryEdited(panel, target);
         }

@@ -54,11 +54,11 @@ export class Explainer {
    * Run a cell as it was at its last run, and try the reader's edits since then on copies, as a remedy.
    *
    * @param panel - The notebook.
-   * @param edited - The run, and the cells that were edited.
+   * @param editedRun - The run, and the cells that were edited.
    */
   async tryEdited(
     panel: NotebookPanel,
-    { run, edited }: IEditedRun
+    { run, editedCells }: IEditedRun
   ): Promise<void> {
     const cell = panel.content.widgets.find(({ model }) => model === run.cell);
     if (cell === undefined) {
@@ -67,10 +67,10 @@ export class Explainer {
     const request: IExplainRequest = {
       explain: TRY_REMEDIES,
       only_torch: false,
-      edited: edited.map(({ before, now }) => [before, now])
+      edited: editedCells.map(({ before, now }) => [before, now])
     };
-    const own = edited.find(({ cell }) => cell === run.cell);
-    await this._run(panel, cell as CodeCell, request, own?.before);
+    const ownEdit = editedCells.find(({ cell }) => cell === run.cell);
+    await this._run(panel, cell as CodeCell, request, ownEdit?.before);
   }
 
   private async _run(
@@ -134,7 +134,7 @@ export class Explainer {
       return null;
     }
     // The kernel may be busy; the cell waits for it.
-    const waiting = cells.map(
+    const waitingCells = cells.map(
       cell => [cell, cell.model.executionCount] as const
     );
     cells.forEach(cell => cell.setPrompt('*'));
@@ -142,7 +142,7 @@ export class Explainer {
     if (problem === null) {
       return explainingSession(sessionContext, request, code);
     }
-    for (const [cell, count] of waiting) {
+    for (const [cell, count] of waitingCells) {
       if (!cell.isDisposed) {
         cell.setPrompt(count === null ? '' : String(count));
       }

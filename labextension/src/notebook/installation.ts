@@ -34,9 +34,9 @@ export async function showInstallation(
   );
   const body = makeElement('div', 'jp-GraphBreakInstallation');
   body.append(text);
-  void runDoctor(kernel).then(printed => {
+  void runDoctor(kernel).then(output => {
     text.textContent =
-      printed || trans.__('The kernel "%1" gave no answer.', kernel.name);
+      output || trans.__('The kernel "%1" gave no answer.', kernel.name);
   });
   await showDialog({
     title: trans.__('Can PyTorch compile here?'),
@@ -53,14 +53,14 @@ async function runDoctor(kernel: Kernel.IKernelConnection): Promise<string> {
     store_history: false,
     stop_on_error: false
   });
-  let printed = '';
+  let output = '';
   future.onIOPub = message => {
     if (message.header.msg_type === 'stream') {
-      printed += (message.content as KernelMessage.IStreamMsg['content']).text;
+      output += (message.content as KernelMessage.IStreamMsg['content']).text;
     }
   };
   const { content } = await future.done;
   return content.status === 'error'
     ? `${content.ename}: ${content.evalue}`
-    : printed;
+    : output;
 }

@@ -30,15 +30,15 @@ interface IUnpacked {
 
 /** The data of an output's report besides the markup. */
 export function dataOf(data: OutputData): IReportData {
-  const packed = data[REST_TYPE] as IPacked | undefined;
+  const packedData = data[REST_TYPE] as IPacked | undefined;
   const text = data['text/plain'] ?? '';
   const report = data[MIME_TYPE];
-  let unpacked: Promise<IUnpacked> | null = null;
+  let unpackedData: Promise<IUnpacked> | null = null;
   const load = (): Promise<IUnpacked> =>
-    (unpacked ??=
-      packed?.gzip === undefined
+    (unpackedData ??=
+      packedData?.gzip === undefined
         ? Promise.resolve({ rest: {} })
-        : unpack<IUnpacked>(packed.gzip));
+        : unpack<IUnpacked>(packedData.gzip));
   return {
     omittedItems: async () => (await load()).rest,
     text: () =>
@@ -69,12 +69,14 @@ function withCode(report: ICoded, code: Record<string, string>): ICoded {
 
 /** The data of one process's report in a job. */
 export function dataOfProcess(data: OutputData, index: number): IReportData {
-  const packed = (data[REST_TYPE] as IPacked | undefined)?.processes?.[index];
+  const packedData = (data[REST_TYPE] as IPacked | undefined)?.processes?.[
+    index
+  ];
   const job = data[JOB_TYPE] as { processes?: { report: unknown }[] } | undefined; // prettier-ignore
-  let unpacked: Promise<{ rest: OmittedItems; text: string }> | null = null;
+  let unpackedData: Promise<{ rest: OmittedItems; text: string }> | null = null;
   const load = (): Promise<{ rest: OmittedItems; text: string }> =>
-    (unpacked ??= packed
-      ? unpack(packed.gzip)
+    (unpackedData ??= packedData
+      ? unpack(packedData.gzip)
       : Promise.resolve({ rest: {}, text: '' }));
   return {
     omittedItems: async () => (await load()).rest,

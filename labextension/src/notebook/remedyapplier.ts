@@ -60,7 +60,7 @@ export interface IShownChange {
   readonly groups: readonly (readonly IDiffLine[])[];
 }
 
-/** The undo history of a shared cell, which its interface lacks. */
+/** The undo history of a shared cell; the cell's interface lacks it. */
 interface IUndoable {
   undoManager?: { stopCapturing?(): void } | null;
 }
@@ -82,7 +82,7 @@ export interface IRemedyApplierOptions {
 interface IAppliedChange {
   readonly panel: NotebookPanel;
   readonly edits: readonly ICellChanges[];
-  readonly inserted: Cell | null;
+  readonly insertedCell: Cell | null;
   readonly code: string;
 }
 
@@ -103,7 +103,7 @@ export class RemedyApplier {
 
   /** Whether the last applied change inserted a cell that still exists. */
   get canUndo(): boolean {
-    return this._last?.inserted?.isDisposed === false;
+    return this._last?.insertedCell?.isDisposed === false;
   }
 
   /** Undo the last applied change; throws if the notebook has changed since. */
@@ -140,27 +140,27 @@ export class RemedyApplier {
         )
       };
     }
-    const shown = this._shownChanges(plan, run);
-    if (!(await confirm(shown))) {
+    const shownChanges = this._shownChanges(plan, run);
+    if (!(await confirm(shownChanges))) {
       return { message: trans.__('Not applied') };
     }
     this._checkUnchanged(plan, run);
     edits.forEach(applyChanges);
-    let inserted: Cell | null = null;
+    let insertedCell: Cell | null = null;
     if (code !== '') {
-      inserted = await insertAbove(panel, run.cell, code);
+      insertedCell = await insertAbove(panel, run.cell, code);
     } else {
       await showEdit(panel, edits[0]!);
     }
-    const change = { panel, edits, inserted, code };
+    const change = { panel, edits, insertedCell, code };
     this._last = change;
     const otherCells = edits.map(({ cell }) => cell).filter(cell => cell !== run.cell); // prettier-ignore
     return {
       message: this._nextStep(run, code !== '' || otherCells.length > 0),
       undo: async () => this._undo(change),
       runAgain: async () => {
-        if (inserted !== null) {
-          await this._runCell(panel, inserted.model as ICodeCellModel);
+        if (insertedCell !== null) {
+          await this._runCell(panel, insertedCell.model as ICodeCellModel);
         }
         for (const cell of otherCells) {
           await this._runCell(panel, cell);
@@ -188,26 +188,26 @@ export class RemedyApplier {
   /** Revert an applied change as a whole, and describe the result; throws if that is not possible. */
   private _undo(change: IAppliedChange): string {
     const { trans } = this._options;
-    const { panel, edits, inserted, code } = change;
+    const { panel, edits, insertedCell, code } = change;
     const isUndone =
-      (inserted === null || inserted.isDisposed) &&
+      (insertedCell === null || insertedCell.isDisposed) &&
       edits.every(
         ({ cell, before }) => cell.sharedModel.getSource() === before
       );
     if (isUndone) {
       return trans.__('Already undone');
     }
-    const isSame =
+    const isUnchanged =
       !panel.isDisposed &&
       edits.every(
         ({ cell, before, changes }) =>
           indexOfCell(panel.content, cell) >= 0 &&
           cell.sharedModel.getSource() === withChanges(before, changes)
       ) &&
-      (inserted === null ||
-        (!inserted.isDisposed &&
-          inserted.model.sharedModel.getSource() === code));
-    if (!isSame) {
+      (insertedCell === null ||
+        (!insertedCell.isDisposed &&
+          insertedCell.model.sharedModel.getSource() === code));
+    if (!isUnchanged) {
       throw new Error(
         trans.__('Not undone: the notebook has changed in the meantime.')
       );
@@ -218,9 +218,9 @@ export class RemedyApplier {
         cell.sharedModel.setSource(before);
       }
     }
-    if (inserted !== null) {
-      const index = panel.content.widgets.indexOf(inserted);
-      const hasFocus = inserted.node.contains(document.activeElement);
+    if (insertedCell !== null) {
+      const index = panel.content.widgets.indexOf(insertedCell);
+      const hasFocus = insertedCell.node.contains(document.activeElement);
       panel.content.model!.sharedModel.deleteCell(index);
       if (hasFocus) {
         panel.content.activate();
@@ -364,7 +364,7 @@ export class RemedyApplier {
   /** The complete plan as shown to the reader; throws if it is too long to read. */
   private _shownChanges({ edits, code }: IPlan, run: IRun): IShownChange[] {
     const { trans } = this._options;
-    const shown: IShownChange[] = edits.map(edit => ({
+    const shownChanges: IShownChange[] = edits.map(edit => ({
       heading: this._headingOf(edit),
       groups: diffOf(edit.before, edit.changes)
     }));
@@ -372,13 +372,13 @@ export class RemedyApplier {
       const lines = code
         .split('\n')
         .map((text): IDiffLine => ({ sign: '+', number: null, text }));
-      shown.unshift({
+      shownChanges.unshift({
         heading: trans.__('New cell above %1', this._nameOf(run.cell)),
         groups: [lines]
       });
     }
     let [lines, characters] = [0, 0];
-    for (const line of shown.flatMap(({ groups }) => groups.flat())) {
+    for (const line of shownChanges.flatMap(({ groups }) => groups.flat())) {
       lines += 1;
       characters += line.text.length;
     }
@@ -391,7 +391,7 @@ export class RemedyApplier {
         )
       );
     }
-    return shown;
+    return shownChanges;
   }
 
   /** "Cell In[3]: lines 4, 9-10", with the name in the report if that differs. */
@@ -429,13 +429,13 @@ export class RemedyApplier {
   private _checkUnchanged({ edits }: IPlan, run: IRun): void {
     const { reports, trans } = this._options;
     const cells = new Set(reports.cells);
-    const isSame =
+    const isUnchanged =
       cells.has(run.cell) &&
       edits.every(
         ({ cell, before }) =>
           cells.has(cell) && cell.sharedModel.getSource() === before
       );
-    if (!isSame) {
+    if (!isUnchanged) {
       throw new Error(
         trans.__(
           'Not applied: the notebook has changed in the meantime. Explain the cell again.'
@@ -464,13 +464,13 @@ async function insertAbove(
 ): Promise<Cell | null> {
   content.activeCellIndex = indexOfCell(content, cell);
   NotebookActions.insertAbove(content);
-  const inserted = content.activeCell;
-  inserted?.model.sharedModel.setSource(code);
-  inserted?.addClass(INSERTED);
+  const insertedCell = content.activeCell;
+  insertedCell?.model.sharedModel.setSource(code);
+  insertedCell?.addClass(INSERTED);
   await content.scrollToItem(content.activeCellIndex);
   content.mode = 'command';
   content.activate();
-  return inserted;
+  return insertedCell;
 }
 
 /** Change a cell so that one undo reverts exactly this change. */

@@ -191,7 +191,7 @@ interface IOutputModel extends IRenderMime.IMimeModel {
   toJSON?(): { data?: IOutput['data'] };
 }
 
-/** The data of an output model without a copy, which its `data` property makes on each access. */
+/** The data of an output model; its `data` property would create a copy on each access. */
 function outputOf(model: IOutputModel): IOutput {
   const { metadata, trusted } = model;
   return { data: model.toJSON?.().data ?? model.data, metadata, trusted };

@@ -186,9 +186,9 @@ function hiddenBelow(root: HTMLElement, outer: Element): number {
   const [bottom, panel] = [last, root.querySelector('.gb-panel')!].map(
     element => element.getBoundingClientRect().bottom
   );
-  const below = Math.min(bottom!, panel!) + MARGIN - view.bottom;
-  const above = root.getBoundingClientRect().top - MARGIN - view.top;
-  return Math.min(below, above);
+  const scrollToBottom = Math.min(bottom!, panel!) + MARGIN - view.bottom;
+  const scrollToTop = root.getBoundingClientRect().top - MARGIN - view.top;
+  return Math.min(scrollToBottom, scrollToTop);
 }
 
 /** The part of a report for a reference of its markup; null if it cannot be selected. */
@@ -214,11 +214,11 @@ export function referenceTo(
   if (!(kind in LETTERS)) {
     return '';
   }
-  const linked = kind as LinkedKind;
-  const index = indexOf(partsOf(report, linked), id);
+  const linkedKind = kind as LinkedKind;
+  const index = indexOf(partsOf(report, linkedKind), id);
   return index < 0
     ? ''
-    : `${LETTERS[linked]}${index + (kind === 'break' ? 1 : 0)}`;
+    : `${LETTERS[linkedKind]}${index + (kind === 'break' ? 1 : 0)}`;
 }
 
 function partsOf(

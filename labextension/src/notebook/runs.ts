@@ -59,7 +59,7 @@ export interface IEditedCell {
 /** A run, and the cells that were edited after it. */
 export interface IEditedRun {
   readonly run: IRun;
-  readonly edited: readonly IEditedCell[];
+  readonly editedCells: readonly IEditedCell[];
 }
 
 /** Reads the runs in notebooks. */
@@ -159,16 +159,19 @@ export function editedRun(
   const index = new CellIndex(cells.map(snapshotOf));
   let runOfOtherCell: IEditedRun | null = null;
   for (const run of [...runs].reverse()) {
-    const edited =
+    const editedCells =
       run.report === null ? [] : editedSince(run.cell, run.report, index);
-    if (edited.length === 0) {
+    if (editedCells.length === 0) {
       continue;
     }
     if (run.cell === active) {
-      return { run, edited };
+      return { run, editedCells };
     }
-    if (runOfOtherCell === null && edited.some(({ cell }) => cell === active)) {
-      runOfOtherCell = { run, edited };
+    if (
+      runOfOtherCell === null &&
+      editedCells.some(({ cell }) => cell === active)
+    ) {
+      runOfOtherCell = { run, editedCells };
     }
   }
   return runOfOtherCell;

@@ -17,10 +17,10 @@ export function holdFocus(
   currentNotebook: () => NotebookPanel | null,
   takeBack: () => void
 ): void {
-  const listening = new AbortController();
-  const { signal } = listening;
+  const controller = new AbortController();
+  const { signal } = controller;
   for (const action of ['keydown', 'pointerdown']) {
-    document.addEventListener(action, () => listening.abort(), {
+    document.addEventListener(action, () => controller.abort(), {
       signal,
       capture: true
     });
@@ -40,7 +40,7 @@ export function holdFocus(
     await notebook?.content.activeCell?.ready;
     await new Promise(resolve => setTimeout(resolve, LATE_MS));
     if (currentNotebook() === notebook) {
-      listening.abort();
+      controller.abort();
     } else {
       await stopWhenSettled();
     }

@@ -56,7 +56,7 @@ export class GraphBreakPanel extends ReactWidget {
 
   override dispose(): void {
     this._cancelUpdate?.();
-    this._watching?.dispose();
+    this._reportsWatch?.dispose();
     Signal.clearData(this);
     super.dispose();
   }
@@ -96,8 +96,8 @@ export class GraphBreakPanel extends ReactWidget {
   protected override onAfterHide(message: Message): void {
     super.onAfterHide(message);
     this._isFocusDue = false;
-    this._watching?.dispose();
-    this._watching = null;
+    this._reportsWatch?.dispose();
+    this._reportsWatch = null;
   }
 
   protected override onUpdateRequest(message: Message): void {
@@ -216,7 +216,7 @@ export class GraphBreakPanel extends ReactWidget {
   }
 
   private _watch(): void {
-    this._watching ??= this._reports.watch();
+    this._reportsWatch ??= this._reports.watch();
   }
 
   private _onReportsChanged(): void {
@@ -286,7 +286,7 @@ export class GraphBreakPanel extends ReactWidget {
   private readonly _commands: CommandRegistry;
   private readonly _trans: TranslationBundle;
   private readonly _actions: IPanelActions;
-  private _watching: IDisposable | null = null;
+  private _reportsWatch: IDisposable | null = null;
   private _isQuiet = false;
   private _isFocusDue = false;
   private readonly _moves = new PointerMoves();

@@ -65,17 +65,17 @@ export function synchronize(
 ): void {
   let saves = 0;
   let lastSave: Promise<void> = Promise.resolve();
-  const stored = (): unknown => settings.get(name).composite;
+  const storedValue = (): unknown => settings.get(name).composite;
   const apply = (): void => {
     // While a choice is being saved, the stored value may be outdated.
     if (saves === 0) {
-      choice.show(stored());
+      choice.show(storedValue());
     }
   };
   settings.changed.connect(apply);
   apply();
   choice.chosen.connect(() => {
-    if (saves === 0 && choice.read() === stored()) {
+    if (saves === 0 && choice.read() === storedValue()) {
       return;
     }
     saves += 1;

@@ -49,12 +49,12 @@ export function changesFor(
   const lines = text.split('\n');
   const originalLines = original.split('\n');
   // Insertions before the same line keep their order, and come before the replacement of that line.
-  const ordered = [...edits].sort(
+  const orderedEdits = [...edits].sort(
     (one, other) =>
       one.first_line - other.first_line || one.last_line - other.last_line
   );
   let lastChanged = 0;
-  return ordered.map(edit => {
+  return orderedEdits.map(edit => {
     const { first_line: first, last_line: last, old, new: newText } = edit;
     const isInsertion = last < first;
     const isAsExpected = isInsertion
@@ -64,11 +64,11 @@ export function changesFor(
         lines[first - 1] === originalLines[first - 1]
       : last <= lines.length && lines.slice(first - 1, last).join('\n') === old;
     if (!isAsExpected || first <= lastChanged) {
-      const differing = old
+      const differingIndex = old
         .split('\n')
         .findIndex((line, index) => line !== lines[first - 1 + index]);
       throw new LineMismatch(
-        isInsertion || differing < 0 ? first : first + differing
+        isInsertion || differingIndex < 0 ? first : first + differingIndex
       );
     }
     lastChanged = last;
@@ -120,11 +120,12 @@ export function withChanges(
   text: string,
   changes: readonly ILineChange[]
 ): string {
-  let changed = text;
+  let changedText = text;
   for (const { start, end, text: newText } of replacementsFor(text, changes)) {
-    changed = changed.slice(0, start) + newText + changed.slice(end);
+    changedText =
+      changedText.slice(0, start) + newText + changedText.slice(end);
   }
-  return changed;
+  return changedText;
 }
 
 /** The result of applying edits of one source to their original text. */

@@ -154,10 +154,10 @@ function partsBySource(report: Report): Map<string, ISourceParts> {
     );
   });
   orderedBreaks(report).forEach((graphBreak, index) => {
-    const numbered = { break: graphBreak, number: index + 1 };
+    const numberedBreak = { break: graphBreak, number: index + 1 };
     const { location, stack, occurrences } = graphBreak;
     if (location !== null) {
-      partsOf(location.source).breaks.push(numbered);
+      partsOf(location.source).breaks.push(numberedBreak);
     }
     const lines = new LinesBySource();
     stack.forEach(call => lines.addLocation(call));
@@ -165,7 +165,7 @@ function partsBySource(report: Report): Map<string, ISourceParts> {
       stack.forEach(call => lines.addLocation(call))
     );
     lines.forEach((source, numbers) =>
-      partsOf(source).calls.push({ ...numbered, lines: numbers })
+      partsOf(source).calls.push({ ...numberedBreak, lines: numbers })
     );
   });
   for (const scope of report.scopes) {
@@ -220,8 +220,8 @@ class LineDrafts {
     // A report may claim that something spans a billion lines, so count only lines with text, up to a limit.
     const first = this._countBefore(location.line);
     const end = this._countBefore(location.end_line + 1);
-    const numbers = this._numbers.slice(first, Math.min(end, first + this._remaining)); // prettier-ignore
-    this._remaining -= numbers.length;
+    const numbers = this._numbers.slice(first, Math.min(end, first + this._remainingLines)); // prettier-ignore
+    this._remainingLines -= numbers.length;
     return numbers;
   }
 
@@ -261,7 +261,7 @@ class LineDrafts {
   private readonly _numbers: readonly number[];
   private readonly _drafts = new Map<number, ILineDraft>();
   /** How many more lines breaks, scopes and functions may span. */
-  private _remaining = MAX_SPANNED_LINES;
+  private _remainingLines = MAX_SPANNED_LINES;
 }
 
 function addGraphs({ graphs }: ISourceParts, drafts: LineDrafts): void {
@@ -274,23 +274,23 @@ function addGraphs({ graphs }: ISourceParts, drafts: LineDrafts): void {
 
 function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
   const linesByBreak = new Map<number, Set<number>>();
-  for (const numbered of breaks) {
-    const location = numbered.break.location!;
+  for (const numberedBreak of breaks) {
+    const location = numberedBreak.break.location!;
     const breakLines = new Set(drafts.span(location));
-    linesByBreak.set(numbered.number, breakLines);
+    linesByBreak.set(numberedBreak.number, breakLines);
     for (const line of breakLines) {
       const text = drafts.texts.get(line) ?? '';
       pushUpTo(drafts.at(line).breaks, MAX_ON_LINE, () => {
         const [start, end] = columnsOn(line, text, location);
-        return { ...numbered, start, end };
+        return { ...numberedBreak, start, end };
       });
     }
   }
-  for (const { lines, ...numbered } of calls) {
-    const breakLines = linesByBreak.get(numbered.number);
+  for (const { lines, ...numberedBreak } of calls) {
+    const breakLines = linesByBreak.get(numberedBreak.number);
     for (const line of lines) {
       if (!breakLines?.has(line)) {
-        pushUpTo(drafts.at(line).leadsTo, MAX_ON_LINE, () => numbered);
+        pushUpTo(drafts.at(line).leadsTo, MAX_ON_LINE, () => numberedBreak);
       }
     }
   }

@@ -37,17 +37,17 @@ export function withId<T extends IIdentified>(
  * report's `order` lacks come last.
  */
 export function orderedBreaks(report: Report): readonly Break[] {
-  let ordered = ORDERED_BREAKS.get(report);
-  if (ordered === undefined) {
+  let breaksInOrder = ORDERED_BREAKS.get(report);
+  if (breaksInOrder === undefined) {
     const positions = new Map(report.order.map((id, index) => [id, index]));
     const positionOf = ({ id }: Break): number =>
       positions.get(id) ?? positions.size;
-    ordered = [...report.breaks].sort(
+    breaksInOrder = [...report.breaks].sort(
       (one, other) => positionOf(one) - positionOf(other)
     );
-    ORDERED_BREAKS.set(report, ordered);
+    ORDERED_BREAKS.set(report, breaksInOrder);
   }
-  return ordered;
+  return breaksInOrder;
 }
 
 const ORDERED_BREAKS = new WeakMap<Report, readonly Break[]>();

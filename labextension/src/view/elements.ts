@@ -55,9 +55,9 @@ export function scrollTo(element: HTMLElement): void {
   }
   const inner = element.getBoundingClientRect();
   const outer = box.getBoundingClientRect();
-  const above = inner.top - outer.top;
-  if (above < 0 || inner.bottom > outer.bottom) {
-    box.scrollTop += above - Math.max(8, (outer.height - inner.height) / 3);
+  const topOffset = inner.top - outer.top;
+  if (topOffset < 0 || inner.bottom > outer.bottom) {
+    box.scrollTop += topOffset - Math.max(8, (outer.height - inner.height) / 3);
   }
 }
 

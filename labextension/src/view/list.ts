@@ -128,26 +128,26 @@ export class List {
   }
 
   private _render(): number {
-    const matching = this._matching();
-    const visible = matching.slice(0, this._limit);
+    const matchingItems = this._matchingItems();
+    const visible = matchingItems.slice(0, this._limit);
     this._box.replaceChildren(this._elements(visible));
     this._options.onItemsChanged?.();
-    this._showMore(matching.length - visible.length);
-    return matching.length;
+    this._showMore(matchingItems.length - visible.length);
+    return matchingItems.length;
   }
 
   /** Show more items without changing those on the page. */
   private _extend(): void {
-    const matching = this._matching();
-    const visible = matching.slice(0, this._limit);
+    const matchingItems = this._matchingItems();
+    const visible = matchingItems.slice(0, this._limit);
     this._box.append(
       this._elements(visible.slice(this._box.childElementCount))
     );
     this._options.onItemsChanged?.();
-    this._showMore(matching.length - visible.length);
+    this._showMore(matchingItems.length - visible.length);
   }
 
-  private _matching(): readonly IItem[] {
+  private _matchingItems(): readonly IItem[] {
     return this._query === ''
       ? this._items
       : this._items.filter((_, index) =>
@@ -155,7 +155,7 @@ export class List {
         );
   }
 
-  /** A fragment with the elements of items, which may be too many for the arguments of one call. */
+  /** A fragment with the elements of items: they may be too many for the arguments of one call. */
   private _elements(items: readonly IItem[]): DocumentFragment {
     const fragment = document.createDocumentFragment();
     items.forEach(item => fragment.append(this._element(item)));
@@ -179,18 +179,18 @@ export class List {
     if (!more) {
       return;
     }
-    const remaining = hidden + this._unloadedCount;
-    more.hidden = remaining === 0;
-    if (remaining === 0) {
+    const remainingCount = hidden + this._unloadedCount;
+    more.hidden = remainingCount === 0;
+    if (remainingCount === 0) {
       return;
     }
     const button = document.createElement('button');
     button.type = 'button';
     const page = this._options.page ?? PAGE;
     button.textContent =
-      remaining > page
-        ? `Show ${page} of ${remaining} more`
-        : `Show ${this._unloadedCount > 0 ? this._unloadedLabel : `${remaining} more`}`;
+      remainingCount > page
+        ? `Show ${page} of ${remainingCount} more`
+        : `Show ${this._unloadedCount > 0 ? this._unloadedLabel : `${remainingCount} more`}`;
     button.addEventListener('click', () => void this._next(button));
     more.replaceChildren(button);
   }

@@ -160,8 +160,10 @@ export class RemedyButtons {
           ? (compiled?.edit?.new.trim() ?? compiled?.code)
           : report.remedies?.[at]?.[format]) ?? '';
       const lines = comment === '' ? [] : comment.split('\n');
-      const above = lines.map(line => `# ${line}\n`).join('');
-      await writeClipboard(above + text + (text.endsWith('\n') ? '' : '\n'));
+      const commentText = lines.map(line => `# ${line}\n`).join('');
+      await writeClipboard(
+        commentText + text + (text.endsWith('\n') ? '' : '\n')
+      );
       return format === 'patch' ? 'Patch copied' : 'Code copied';
     }, button);
   }

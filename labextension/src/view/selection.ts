@@ -111,8 +111,8 @@ export class Selection {
       return;
     }
     this._reference = reference;
-    const related = this._relatedElements(target, reference);
-    related.forEach(element => element.classList.add('gb-related'));
+    const relatedElements = this._relatedElements(target, reference);
+    relatedElements.forEach(element => element.classList.add('gb-related'));
     const boxes = this._boxes().filter(
       box => this.referenceOf(box) === reference
     );
@@ -217,9 +217,9 @@ export class Selection {
 
   /** Show the line of an item, or the first item of a line, on the other side. */
   private _showCounterpart(target: HTMLElement): HTMLElement | null {
-    const related = this._relatedElements(target, this._reference);
+    const relatedElements = this._relatedElements(target, this._reference);
     if (target.matches('.gb-line')) {
-      const items = related.filter(element =>
+      const items = relatedElements.filter(element =>
         element.matches('.gb-side tr, .gb-item')
       );
       // The pane stays if it shows one of them.
@@ -232,7 +232,7 @@ export class Selection {
     const ownLine = ownLineOf(target);
     const line =
       (ownLine ? this._find(ownLine) : null) ??
-      related.find(element => element.matches('.gb-line[id]'));
+      relatedElements.find(element => element.matches('.gb-line[id]'));
     if (line === undefined || !isInReport(line, this._root)) {
       return null;
     }

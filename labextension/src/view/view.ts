@@ -354,15 +354,17 @@ class View {
     if (element === null) {
       return '';
     }
-    const related = referencesIn(element);
+    const relatedReferences = referencesIn(element);
     if (element.matches('.gb-broken, .gb-note')) {
-      return related.find(reference => reference.startsWith('b')) ?? '';
+      return (
+        relatedReferences.find(reference => reference.startsWith('b')) ?? ''
+      );
     }
     const reference = this._selection.referenceOf(element);
     if (element.matches('.gb-line')) {
-      return related.length > 0 ? reference : '';
+      return relatedReferences.length > 0 ? reference : '';
     }
-    return reference || (related[0] ?? '');
+    return reference || (relatedReferences[0] ?? '');
   }
 
   private _onKey(event: KeyboardEvent): void {

@@ -269,7 +269,7 @@ class Mixed(Mixin, Base):
     pass
 def f(x):
     return Mixed().twice(x) + len(Mixed.__mro__)
-# %% `Config.calls += 1`: an attribute of a class
+# %% `Count.calls += 1`: an attribute of a class
 # says: setattr(UserDefinedClassVariable)
 class Count:
     calls = 0

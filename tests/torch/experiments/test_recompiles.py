@@ -75,10 +75,10 @@ def decision_for_reader(report: Report) -> str:
     return next(remedy.person or "" for remedy in report.remedies or [] if remedy.recompiles and remedy.person)
 
 
-def count_compiled_frames(call: Callable[[], object]) -> int:
+def count_compiled_frames(function: Callable[[], object]) -> int:
     """Return how many frames Dynamo compiles in a call. In its metrics, those that it refuses have no name."""
     clear_compilation_metrics()
-    call()
+    function()
     return sum(metrics.co_name is not None for metrics in get_compilation_metrics())
 
 

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from jupyter_graphbreak.analysis.locations import Sources, SourceText, branch_uses, shown_stack
-from jupyter_graphbreak.records.records import ExpressionSpan, StackEntry, original_name
+from jupyter_graphbreak.records.records import ExpressionSpan, StackFrame, original_name
 from jupyter_graphbreak.report.location import Segment
 
 CELL = "/tmp/ipykernel_7/123.py"
@@ -187,7 +187,7 @@ def test_the_kind_of_a_frame_depends_on_its_file(path: str, function: str, kind:
 def test_the_users_files_are_recognized_in_folders_with_any_name(path: str, function: str) -> None:
     sources = Sources([], ["/py/lib"], package_folders=["/build/pytorch/torch"])
     assert sources.kind(path, function) == "file"
-    stack = [StackEntry("<frozen runpy>", 1, "run"), StackEntry(path, 3, function), StackEntry(path, 5, function)]
+    stack = [StackFrame("<frozen runpy>", 1, "run"), StackFrame(path, 3, function), StackFrame(path, 5, function)]
     assert [location.line for location in shown_stack(sources, stack)] == [3, 5]
     assert sources.owner(stack) == "own"
 
@@ -239,7 +239,7 @@ def test_the_stack_of_a_kernel_only_shows_relevant_frames() -> None:
     ]
     shown_functions = [
         (location.function, location.line)
-        for location in shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+        for location in shown_stack(Sources([cell()]), [StackFrame(*entry) for entry in stack])
     ]
     assert shown_functions == [("<module>", 7), ("forward", 9), ("f", 4)]
 
@@ -254,7 +254,7 @@ def test_frames_that_start_the_shell_or_the_program_are_hidden() -> None:
     ]
     cell_as_function: list[tuple[str, int, str]] = [(CELL, 1, "<module>"), (CELL, 7, "<module>")]
     for stack, line in ((terminal_stack, 7), (script_stack, 12), (cell_as_function, 7)):
-        entries = shown_stack(Sources([cell()]), [StackEntry(*entry) for entry in stack])
+        entries = shown_stack(Sources([cell()]), [StackFrame(*entry) for entry in stack])
         assert [location.line for location in entries] == [line]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_graphbreak.analysis.messages import parse_break, parse_error, parse_reason
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 CAUSE = """Call to `torch._dynamo.graph_break()`
   Explanation: User-inserted graph break. Message: None
@@ -67,7 +67,7 @@ def test_the_cause_is_parsed_with_any_surrounding_text(opening: str, continuatio
     assert message.cause.context == "Called `torch._dynamo.graph_break()` with args `[]`, kwargs `{}`"
     assert message.continuation == continuation
     assert (message.file, message.line) == ("/a b/cell.py", 4)
-    assert message.stack == [StackEntry("/a b/cell.py", 12, "fn"), StackEntry("/a b/cell.py", 4, "inner")]
+    assert message.stack == [StackFrame("/a b/cell.py", 12, "fn"), StackFrame("/a b/cell.py", 4, "inner")]
 
 
 def test_cause_and_consequence_are_distinguished() -> None:
@@ -140,4 +140,4 @@ def test_a_violated_constraint_is_at_the_line_that_made_the_size_constant() -> N
     assert message.cause.gb_type == "ConstraintViolationError"
     assert (message.cause.explanation or "").startswith("You marked L['x'].size()[1] as dynamic")
     assert (message.file, message.line) == ("/a b/cell.py", 4)
-    assert message.stack == [StackEntry("/a b/cell.py", 12, "fn"), StackEntry("/a b/cell.py", 4, "inner")]
+    assert message.stack == [StackFrame("/a b/cell.py", 12, "fn"), StackFrame("/a b/cell.py", 4, "inner")]

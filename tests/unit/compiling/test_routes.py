@@ -24,9 +24,9 @@ def routed_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Yield a list, to which each routed call adds the name of its callee."""
     names: list[str] = []
 
-    def route(call: Any) -> Any:
-        names.append(getattr(call, "__name__", type(call).__name__))
-        return call
+    def route(function: Any) -> Any:
+        names.append(getattr(function, "__name__", type(function).__name__))
+        return function
 
     monkeypatch.setattr(routes, "route", route)
     yield names

@@ -789,7 +789,7 @@ def test_a_run_in_double_precision_does_not_use_the_working_copies(monkeypatch: 
     x = torch.ones(1, 600)
     entry = Entry("f", None, f, Arguments(x))
     with entry.set_up(), sandbox_runs():
-        subject = Subject(entry.call, entry.arguments)
+        subject = Subject(entry.function, entry.arguments)
         observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
         assert discarded_sizes == [large_layer.weight.nbytes]
         assert observation is not None
@@ -807,7 +807,7 @@ def test_state_in_double_precision_is_freed_after_a_run() -> None:
     gc.disable()  # as long as no garbage is collected, the cycle keeps the copies
     try:
         with entry.set_up(), sandbox_runs():
-            Subject(entry.call, entry.arguments)
+            Subject(entry.function, entry.arguments)
             assert checking._observe_in_double(entry, 1, noise_size=0, precision=0.0) is not None
         weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
         assert not [

@@ -81,8 +81,8 @@ def test_work_on_a_cuda_device_is_counted(monkeypatch: pytest.MonkeyPatch) -> No
     cuda_stand_in = types.SimpleNamespace(Event=Event, synchronize=lambda: None)
     monkeypatch.setattr(variants, "clock_for", lambda _: CudaClock(cuda_stand_in))
 
-    def activities(call: Callable[[], Any]) -> list[Activity]:
-        call()
+    def activities(function: Callable[[], Any]) -> list[Activity]:
+        function()
         return [Activity("cudaLaunchKernel"), Activity("cudaStreamSynchronize"), Activity("", "cuda", 64)]
 
     monkeypatch.setattr(variants, "record_device_activities", activities)
@@ -865,7 +865,7 @@ def test_variants_that_share_memory_do_not_see_changes_of_each_other() -> None:
             for variant in variants
         ]
         assert weights[0].data_ptr() == weights[1].data_ptr() != shared_layer.weight.data_ptr()
-        failing_variant = Variant(dataclasses.replace(entry, call=failing_step), compiled=False)
+        failing_variant = Variant(dataclasses.replace(entry, function=failing_step), compiled=False)
         with pytest.raises(ZeroDivisionError):
             failing_variant.warm_up()
         for variant in variants * 2:
@@ -888,5 +888,5 @@ def test_state_that_the_first_call_stores_stays_although_it_is_also_an_argument(
         variant = Variant(entry, compiled=False)
         assert variant.warm_up()
         variant.time_call()
-        assert "table" in variant.subject.call.__globals__["cache"]
+        assert "table" in variant.subject.function.__globals__["cache"]
     assert cache == {}

@@ -13,7 +13,7 @@ import torch
 from jupyter_graphbreak._torch_compat.backends import Kernel, UnfusedPair, unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import clone_backend
 from jupyter_graphbreak.experiments.cost.fusion import notable_kernels, why_not_fused
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 from jupyter_graphbreak.report.location import Location
 
 
@@ -39,12 +39,12 @@ def test_unfused_pairs_have_their_reasons_and_lines(capfd: pytest.CaptureFixture
     reasons = {why_not_fused(pair) for pair in pairs}
     assert "library" in reasons
     assert "reduction" in reasons
-    library_pairs = [pair for pair in pairs if pair.second.library_op is not None]
-    assert library_pairs[-1].second.library_op == "aten.mm.default"
-    assert library_pairs[-1].second.stack[-1].line == 3
+    library_pairs = [pair for pair in pairs if pair.second_kernel.library_op is not None]
+    assert library_pairs[-1].second_kernel.library_op == "aten.mm.default"
+    assert library_pairs[-1].second_kernel.stack[-1].line == 3
     assert library_pairs[-1].nbytes >= x.nbytes
-    reductions = [pair for pair in pairs if pair.first.is_reduction and not pair.second.is_reduction]
-    assert {pair.first.stack[-1].line for pair in reductions} == {1}
+    reductions = [pair for pair in pairs if pair.first_kernel.is_reduction and not pair.second_kernel.is_reduction]
+    assert {pair.first_kernel.stack[-1].line for pair in reductions} == {1}
     assert "".join(capfd.readouterr()) == ""
     assert (log.level, os.environ.get("TORCHINDUCTOR_CACHE_DIR")) == (level, folder)
 
@@ -75,7 +75,7 @@ def test_each_pair_of_kernels_has_its_reason(
 
 def test_pairs_of_the_same_lines_count_as_one() -> None:
     def kernel_on_line(line: int, *sizes: str, reduces: bool = False, library_op: str | None = None) -> Kernel:
-        return Kernel((StackEntry("model.py", line, "forward"),), library_op, reduces, sizes)
+        return Kernel((StackFrame("model.py", line, "forward"),), library_op, reduces, sizes)
 
     pairs = [
         UnfusedPair(kernel_on_line(1, "64"), kernel_on_line(1, "64"), 1 << 20, "memory deps did not match"),
@@ -88,7 +88,7 @@ def test_pairs_of_the_same_lines_count_as_one() -> None:
         UnfusedPair(kernel_on_line(9, "64"), kernel_on_line(3, "32"), 9 << 20, ""),  # not in the program
     ]
 
-    def locate(stack: Sequence[StackEntry]) -> Location | None:
+    def locate(stack: Sequence[StackFrame]) -> Location | None:
         line = stack[-1].line or 0
         return Location("s1", line, line) if line < 9 else None
 

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 from jupyter_graphbreak.report.cost import MemoryCost, MemoryGrowth
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Device, Report
@@ -28,7 +28,7 @@ REPORT = Report("ok", Device("auto", "cpu"))
 outputs: list[torch.Tensor] = []
 
 
-def locate(stack: Sequence[StackEntry]) -> Location | None:
+def locate(stack: Sequence[StackFrame]) -> Location | None:
     lines = [entry.line for entry in stack if entry.filename == __file__ and entry.line is not None]
     return Location("s1", lines[-1], lines[-1]) if lines else None
 

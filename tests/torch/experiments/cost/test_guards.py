@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 from jupyter_graphbreak.report.cost import GuardCost, Spread
 from jupyter_graphbreak.report.location import Location
 
@@ -69,7 +69,7 @@ def check_all(tree: GuardNode) -> bool:
 def test_times_are_within_a_factor_of_two() -> None:
     parts = [make_node("x.a", 30), make_node("x.b", 30), make_node("x.c", 30)]
     tree = make_node("L", 5, [make_node("x", 5, parts), make_node("y", 0, [make_node("y.z", 40)])])
-    frame = FrameGuards("0/0", lambda: check_all(tree), lambda: tree, {"x.b": [StackEntry("a.py", 7, "f")]})
+    frame = FrameGuards("0/0", lambda: check_all(tree), lambda: tree, {"x.b": [StackFrame("a.py", 7, "f")]})
 
     def locate(stack: object) -> Location | None:
         return Location("s1", 7, 7) if stack else None

@@ -51,7 +51,7 @@ def changes_of(module: torch.nn.Module, backend: str, seconds: float = 60.0) -> 
     entry = Entry("Model", None, module, Arguments(torch.rand(256, 256)), backend)
     with entry.set_up(), sandbox_runs():
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
-        with compile_separately(compiled.subject.call):
+        with compile_separately(compiled.subject.function):
             assert eager.warm_up()
             assert compiled.warm_up()
             with limit_time(time.monotonic() + seconds):

@@ -68,7 +68,7 @@ def region_cost_of(make_block: Callable[[int], torch.nn.Module], backend: str = 
     entry = Entry("Model", None, Model(make_block), Arguments(torch.rand(3, 8)), backend)
     with entry.set_up(), sandbox_runs():
         eager, compiled = Variant(entry, compiled=False), Variant(entry, compiled=True)
-        with compile_separately(compiled.subject.call):
+        with compile_separately(compiled.subject.function):
             assert eager.warm_up()
             with recorder.record() as recording:
                 assert compiled.warm_up()

@@ -94,8 +94,8 @@ def load_with_remedy(
         program = LoadedProgram(folder / loaded_program.path.name, text)
         if remedy.code is not None:
             exec(remedy.code, {"model": program.f})  # noqa: S102
-        call = program.f if is_wrapped else compile_now(program.f)
-        return program, call
+        function = program.f if is_wrapped else compile_now(program.f)
+        return program, function
 
     try:
         yield make_program
@@ -115,7 +115,7 @@ VARIANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class ObservedRun(NamedTuple):
     """The observations for each variant of a program's inputs, and PyTorch's counters after the first call."""
 
-    observed: dict[str, Observations]
+    observations_by_variant: dict[str, Observations]
     graph_count: int
     op_count: int
 
@@ -124,24 +124,24 @@ def observe_runs(make_program: Callable[[], Any], variants: Iterable[str], seed:
     """Load a program, and call it twice on each variant of its inputs."""
     torch._dynamo.reset()
     counters.clear()
-    program, call = make_program()
-    observed: dict[str, Observations] = {}
+    program, function = make_program()
+    observations_by_variant: dict[str, Observations] = {}
     first_counts: list[int] = []
     for variant in variants:
-        variant_observations = observed.setdefault(variant, {})
+        variant_observations = observations_by_variant.setdefault(variant, {})
         for ordinal in ("first", "second"):
             args, kwargs = _vary(program.make_arguments(), VARIANTS[variant])
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed)  # noqa: NPY002
             variant_observations |= {
-                f"{ordinal} {key}": value for key, value in _observe(program, call, args, kwargs).items()
+                f"{ordinal} {key}": value for key, value in _observe(program, function, args, kwargs).items()
             }
             first_counts = first_counts or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
-    return ObservedRun(observed, *first_counts)
+    return ObservedRun(observations_by_variant, *first_counts)
 
 
-def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observations:
+def _observe(program: LoadedProgram, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Observations:
     out, err = io.StringIO(), io.StringIO()
     value, raised = None, None
     with (
@@ -150,7 +150,7 @@ def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: d
     ):  # fmt: skip
         warnings.simplefilter("always")
         try:
-            value = call(*args, **kwargs)
+            value = function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001
             raised = f"{type(error).__name__}: {error}"
     observations: Observations = {
@@ -175,7 +175,7 @@ def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: d
         (i, j) for i, a in enumerate(pointers) for j, b in enumerate(pointers[:i]) if a == b
     ]
     observations["requires grad"] = [t.requires_grad for t in _tensors(value)]
-    observations = copy.deepcopy({key: _plain(item) for key, item in observations.items()})
+    observations = copy.deepcopy({key: _plain_value(item) for key, item in observations.items()})
     leaves = {f"argument {i}": t for i, t in enumerate(_tensors((args, kwargs))) if t.is_leaf and t.requires_grad}
     leaves |= {f"{n}": t for n, item in state.items() for t in _tensors(item) if t.requires_grad and t.is_leaf}
     roots = [t for t in _tensors(value) if t.requires_grad]
@@ -191,17 +191,17 @@ def _observe(program: LoadedProgram, call: Any, args: tuple[Any, ...], kwargs: d
     return observations
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """Return a value that can be copied, because its tensors are detached from their autograd graph."""
     match value:
         case torch.Tensor():
             return value.detach()
         case dict():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: _plain_value(item) for key, item in value.items()}
         case list() | tuple() if type(value) in {list, tuple}:
-            return type(value)(_plain(item) for item in value)
+            return type(value)(_plain_value(item) for item in value)
         case _ if hasattr(value, "__dataclass_fields__"):
-            return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+            return {name: _plain_value(getattr(value, name)) for name in value.__dataclass_fields__}
     return value
 
 

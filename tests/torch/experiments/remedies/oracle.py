@@ -30,7 +30,7 @@ class Observation(NamedTuple):
     """The effects of a call: its output in order, its error, the state afterwards (with the result), and gradients."""
 
     events: list[tuple[str, ...]]
-    raised: BaseException | None
+    error: BaseException | None
     state: dict[str, Any]
     gradients: dict[str, Any]
 
@@ -74,7 +74,7 @@ def record_break_lines(path: Path) -> Iterator[list[int]]:
     from torch._dynamo import symbolic_convert
 
     lines: list[int] = []
-    # In torch 2.9, this is a function of the module, which receives the exception's stack instead of the exception.
+    # In torch 2.9, this is a module-level function that receives the exception's stack instead of the exception.
     owner: Any = symbolic_convert if hasattr(symbolic_convert, "log_graph_break") else None
     owner = owner or symbolic_convert.InstructionTranslatorBase
     log = owner.log_graph_break
@@ -161,14 +161,14 @@ def observe_call(
             loaded_program = LoadedProgram(path, text)
             getattr(loaded_program.module, "setup", lambda: None)()
             arguments = prepare(loaded_program)
-            call = loaded_program.f
+            function = loaded_program.f
             if compile_with is not None and text.count("torch.compile") == 0:
-                call = compile_with(call)
+                function = compile_with(function)
             torch.manual_seed(5)
             random.seed(5)
             value, raised = None, None
             try:
-                value = call(*arguments)
+                value = function(*arguments)
             except Exception as error:  # noqa: BLE001 - an error is an observation
                 raised = error
             warnings.showwarning = showwarning_before
@@ -192,7 +192,7 @@ def observe_call(
     }
     tensors = {id(t): (tensor_path, t) for name, part in parts.items() for tensor_path, t in _tensors(part, name)}
     state: dict[str, Any] = {tensor_path: t.detach().clone() for tensor_path, t in tensors.values()}
-    state |= {name: _plain(part) for name, part in parts.items()}
+    state |= {name: _plain_value(part) for name, part in parts.items()}
     state["requires grad"] = {p: t.requires_grad for p, t in tensors.values() if not isinstance(t, torch.nn.Parameter)}
     results = [t for _, t in _tensors(value, "value")]
     inputs = [t for _, t in _tensors(arguments, "arguments")]
@@ -204,7 +204,7 @@ def observe_call(
         if r.untyped_storage().data_ptr() == g.untyped_storage().data_ptr() != 0
     ]
     state |= {
-        f"grad left on {tensor_path}": _plain(t.grad)
+        f"grad left on {tensor_path}": _plain_value(t.grad)
         for tensor_path, t in tensors.values()
         if t.is_leaf and t.requires_grad
     }
@@ -226,7 +226,7 @@ def _gradients(results: list[torch.Tensor], paths_and_tensors: list[tuple[str, t
     return {tensor_path: leaf.grad for tensor_path, leaf in leaves}
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
+def _plain_value(value: Any, depth: int = 0) -> Any:
     match value:
         case torch.Tensor():
             return value.detach().clone()
@@ -238,9 +238,9 @@ def _plain(value: Any, depth: int = 0) -> Any:
                 k: t.detach().clone() for k, t in value.named_buffers()
             }
         case dict():
-            return {str(key): _plain(item, depth + 1) for key, item in value.items()} if depth < 5 else None
+            return {str(key): _plain_value(item, depth + 1) for key, item in value.items()} if depth < 5 else None
         case list() | tuple():
-            return [_plain(item, depth + 1) for item in value] if depth < 5 else None
+            return [_plain_value(item, depth + 1) for item in value] if depth < 5 else None
         case int() | float() | str() | None:
             return value
         case _:
@@ -382,8 +382,8 @@ _OTHER_KINDS = (
 def describe_differences(expected: Observation, actual: Observation, remedy: Remedy, way: str) -> list[str]:
     """Return how a call differs from that of the original, beyond what the verdict allows."""
     may_differ = remedy.verdict == "works but differs"
-    if expected.raised is not None or actual.raised is not None:
-        return _error_differences(expected.raised, actual.raised, may_differ=may_differ)
+    if expected.error is not None or actual.error is not None:
+        return _error_differences(expected.error, actual.error, may_differ=may_differ)
     differences = []
     if not may_differ and not _is_same(expected.events, actual.events):
         differences.append(f"events {expected.events} became {actual.events}")
@@ -478,7 +478,7 @@ def _observe_original(
     elif remedy.verdict == "works but differs" and remedy.reason is not None:  # the reason names what else differs
         ways = {way: prepare for way, prepare in ways.items() if not any(way in kind for kind in _OTHER_KINDS)}
     expected = {way: observe_call(path, text, prepare, None) for way, prepare in ways.items()}
-    refused_ways = {way for way, result in expected.items() if result.raised is not None}
+    refused_ways = {way for way, result in expected.items() if result.error is not None}
     ways_to_skip = {way for kind in _OTHER_KINDS if kind & refused_ways for way in kind}
     return [(way, prepare, expected[way]) for way, prepare in ways.items() if way not in ways_to_skip]
 
@@ -531,7 +531,7 @@ def false_claims(
                     difference for difference in call_differences if difference not in differences_of_compiling
                 ]
             differences += [f"{way}: {difference}" for difference in call_differences]
-            if lines_without_breaks & set(broken_lines) and expected.raised is None:
+            if lines_without_breaks & set(broken_lines) and expected.error is None:
                 differences.append(f"{way}: line {sorted(lines_without_breaks & set(broken_lines))} still breaks")
             if len(remedy.breaks) == len(report.breaks) and breaks and way == "as given":
                 differences.append(f"{way}: {breaks} breaks are left")

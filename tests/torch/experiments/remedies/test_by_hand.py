@@ -100,11 +100,16 @@ def _check_claim(original: _UnchangedProgram, report: Report, remedy: Remedy, fo
             # This raises an error if a break is left.
             observe_runs(lambda: make_changed_program(fullgraph=True), ["as given"])
     for variant in variants:
-        expected, actual = original.eager.observed[variant], changed_runs.observed[variant]
+        expected, actual = (
+            original.eager.observations_by_variant[variant],
+            changed_runs.observations_by_variant[variant],
+        )
         names = names_of_differences(expected, actual)
         # Differences that compilation alone causes are not due to the remedy.
         names = [
-            name for name in names if name not in names_of_differences(expected, original.compiled.observed[variant])
+            name
+            for name in names
+            if name not in names_of_differences(expected, original.compiled.observations_by_variant[variant])
         ]
         if remedy.verdict == "works but differs":
             names = [name for name in names if not is_allowed_difference(name, expected, actual)]

@@ -282,11 +282,11 @@ def import_source(text: str, folder: Path) -> Any:
 
 
 def find_parts(
-    call: Any, argument: torch.Tensor, report: Report, outside_break_ids: frozenset[str] = frozenset()
+    function: Any, argument: torch.Tensor, report: Report, outside_break_ids: frozenset[str] = frozenset()
 ) -> InnerCalls:
     """Return the parts of a function or module that a search would compile instead."""
     original: Any = SimpleNamespace(
-        entry=Entry("call", None, call, Arguments(argument)),
+        entry=Entry("call", None, function, Arguments(argument)),
         cases=[()],
         run=lambda program, subject, _: program(*subject.arguments.args),
     )

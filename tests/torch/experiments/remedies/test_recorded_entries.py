@@ -80,7 +80,7 @@ def test_recording_an_entry_loads_nothing_that_a_container_loads_on_first_use() 
     add_length: Callable[[torch.Tensor], torch.Tensor] = lambda x: x + len(REGISTRY)  # noqa: E731
     function = torch.compile(add_length, backend="eager")
     (entry,), _ = entries_of(lambda: function(torch.ones(2)))
-    subject = Subject(entry.call, entry.arguments)
+    subject = Subject(entry.function, entry.arguments)
     subject.restore()
     assert REGISTRY.loaded == []
 
@@ -102,16 +102,16 @@ def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
     compiled: Any = torch.compile(function, backend="eager")
     entries, value = entries_of(lambda: compiled(x))
     (entry,) = entries
-    assert name in entry.function
+    assert name in entry.name
     assert entry.frame_id == "0/0"
     assert entry.arguments.args[-1] is not x
-    second_value = entry.call(*entry.arguments.args, **entry.arguments.kwargs)
+    second_value = entry.function(*entry.arguments.args, **entry.arguments.kwargs)
     torch.testing.assert_close(second_value, value)
 
 
 def test_the_entry_keeps_defaults_which_a_later_call_may_use() -> None:
     (entry, *_), _ = entries_of(lambda: torch.compile(break_and_scale, backend="eager")(torch.ones(3)))
-    assert torch.equal(entry.call(torch.ones(3)), break_and_scale(torch.ones(3)))
+    assert torch.equal(entry.function(torch.ones(3)), break_and_scale(torch.ones(3)))
 
 
 def test_a_function_that_takes_a_module_is_not_its_method() -> None:
@@ -119,23 +119,23 @@ def test_a_function_that_takes_a_module_is_not_its_method() -> None:
         return net(x) + 1
 
     (entry,), value = entries_of(lambda: torch.compile(apply, backend="eager")(Net(), torch.ones(2, 3)))
-    assert isinstance(entry.call, types.FunctionType)
+    assert isinstance(entry.function, types.FunctionType)
     net, x = entry.arguments.args
     assert isinstance(net, Net)
-    torch.testing.assert_close(entry.call(net, x), value)
+    torch.testing.assert_close(entry.function(net, x), value)
 
 
 def test_the_entry_has_the_state_before_the_call() -> None:
     net, x = Net(), torch.ones(2, 3)
     (entry,), _ = entries_of(lambda: torch.compile(net, backend="eager")(x))
     assert net.calls == 1
-    assert entry.call.calls == 0  # type: ignore[attr-defined]
+    assert entry.function.calls == 0  # type: ignore[attr-defined]
 
 
 def test_a_recompiled_function_is_one_entry() -> None:
     compiled = torch.compile(break_and_scale, backend="eager")
     entries, _ = entries_of(lambda: [compiled(torch.ones(n)) for n in (2, 3, 4)])
-    assert [entry.function for entry in entries] == ["break_and_scale"]
+    assert [entry.name for entry in entries] == ["break_and_scale"]
     assert [tuple(value.shape) for value in entries[0].arguments.args[:1]] == [(2,)]
 
 
@@ -146,7 +146,7 @@ def test_compiled_functions_inside_uncompiled_ones_are_separate_entries() -> Non
         return inner(x) + torch.compile(Net(), backend="aot_eager")(x)
 
     entries, _ = entries_of(lambda: outer(torch.ones(2, 3)))
-    assert [entry.function.rpartition(".")[2] for entry in entries] == ["break_and_scale", "Net"]
+    assert [entry.name.rpartition(".")[2] for entry in entries] == ["break_and_scale", "Net"]
     assert [getattr(entry.backend, "compiler_name", None) for entry in entries] == ["eager", "aot_eager"]
 
 
@@ -210,11 +210,11 @@ class DecoratedNet(Net):
 def test_a_module_whose_forward_is_decorated_keeps_its_name() -> None:
     net = DecoratedNet()
     (entry,), _ = entries_of(lambda: torch.compile(net, backend="eager")(x=torch.ones(3)))
-    assert (entry.function, type(entry.call)) == ("DecoratedNet", DecoratedNet)
+    assert (entry.name, type(entry.function)) == ("DecoratedNet", DecoratedNet)
 
 
 def test_another_method_with_the_decorator_of_forward_is_not_the_module() -> None:
     net = DecoratedNet()
     (entry,), value = entries_of(lambda: torch.compile(net.other, backend="eager")(torch.ones(3)))
-    assert not isinstance(entry.call, torch.nn.Module)
-    torch.testing.assert_close(entry.call(torch.ones(3)), value)
+    assert not isinstance(entry.function, torch.nn.Module)
+    torch.testing.assert_close(entry.function(torch.ones(3)), value)

@@ -62,7 +62,7 @@ class SlowTrialRunner:
     def __init__(self, report: Any, clock: Clock) -> None:
         self.original = SimpleNamespace(report=report)
         self.program = SimpleNamespace(texts={}, files={})
-        self.entry = SimpleNamespace(call=three_breaks, function="three_breaks")
+        self.entry = SimpleNamespace(function=three_breaks, name="three_breaks")
         self.goals_of_trials: list[str] = []
         self.original_seconds = 0.0
         self._clock = clock

@@ -37,7 +37,7 @@ def runner() -> Iterator[ScriptRunner]:
 
 @pytest.fixture
 def forking_runner(runner: ScriptRunner, monkeypatch: pytest.MonkeyPatch) -> ScriptRunner:
-    """Run the final script in a fork as well, which saves the time for loading PyTorch."""
+    """Run the final script in a fork as well, to save the time for loading PyTorch."""
 
     def run_alone(script: str, seconds: float) -> FinalRun:
         report, reason = runner.run(script, seconds)
@@ -118,7 +118,7 @@ def test_the_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pyte
         exec(compile(text, cell, "exec"), vars(notebook))  # noqa: S102 - the program
     kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
-    entry = next(entry for entry in kept_run._kept_entries.entries if entry.function == "show")
+    entry = next(entry for entry in kept_run._kept_entries.entries if entry.name == "show")
     script = ast.unparse(
         write_script(entry, kept_run._kept_entries.calls_to(entry), target, {}, ScriptVariant(uses_values=True)).tree
     ).replace("torch._logging", "#")
@@ -133,7 +133,7 @@ def test_the_script_has_the_optimizer_with_its_groups() -> None:
     run = capture_case("step_of_an_optimizer")
     kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
-    entry = next(entry for entry in kept_run._kept_entries.entries if entry.function == "train")
+    entry = next(entry for entry in kept_run._kept_entries.entries if entry.name == "train")
     text = ast.unparse(write_script(entry, kept_run._kept_entries.calls_to(entry), target, {}, ScriptVariant()).tree)
     assert (
         "torch.optim.SGD([{'params': regression.layers.parameters(), 'lr': 0.1, 'weight_decay': 0}, {'params': "

@@ -53,7 +53,7 @@ def result_of(fn: Any) -> Result:
     with sandbox_runs():
         subject = Subject(fn, Arguments(torch.ones(2)))
         assert subject.arguments is not None
-        return run(subject.call, subject, subject.arguments)
+        return run(subject.function, subject, subject.arguments)
 
 
 def log_then_note(x: torch.Tensor) -> torch.Tensor:

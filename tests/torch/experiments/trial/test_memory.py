@@ -26,7 +26,7 @@ LARGE_SIZE = 600
 
 
 def weight_address(subject: Subject) -> int:
-    return int(subject.call.weight.untyped_storage().data_ptr())
+    return int(subject.function.weight.untyped_storage().data_ptr())
 
 
 class WeightChangingLayer(torch.nn.Linear):
@@ -41,7 +41,7 @@ def test_subjects_share_unchanged_memory() -> None:
     with share_run_setup(CallModes.now()):
         first, second = Subject(model), Subject(model)
         assert weight_address(first) == weight_address(second) != model.weight.data_ptr()
-        result = run(first.call, first, Arguments(torch.ones(2, LARGE_SIZE)))
+        result = run(first.function, first, Arguments(torch.ones(2, LARGE_SIZE)))
         assert weight_address(first) == weight_address(second)
     assert describe_difference(first.initial_state, result.state) is None
     assert sum(tensor.nbytes for tensor in result.state["self"].parameters()) < model.weight.nbytes / 50
@@ -55,12 +55,12 @@ def test_changed_memory_is_restored_before_the_next_run() -> None:
         results = []
         for subject in (first, second, first):
             subject.restore()
-            results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE_SIZE))))
+            results.append(run(subject.function, subject, Arguments(torch.ones(2, LARGE_SIZE))))
         for result in results:
             assert describe_difference(results[0].value, result.value) is None
             assert describe_difference(result.state_before, result.state) is not None
         first.restore()
-        assert torch.equal(first.call.weight, weight_before)
+        assert torch.equal(first.function.weight, weight_before)
     assert torch.equal(model.weight, weight_before)
 
 
@@ -69,12 +69,12 @@ def test_changed_memory_can_be_detached() -> None:
     weight_before = model.weight.detach().clone()
     with share_run_setup(CallModes.now()):
         first, second = Subject(model), Subject(model)
-        run(first.call, first, Arguments(torch.ones(2, LARGE_SIZE)))
+        run(first.function, first, Arguments(torch.ones(2, LARGE_SIZE)))
         first.detach_changed_memory()
-        assert torch.equal(second.call.weight, weight_before)
-        assert torch.equal(first.call.weight, weight_before + 2 * LARGE_SIZE)
+        assert torch.equal(second.function.weight, weight_before)
+        assert torch.equal(first.function.weight, weight_before + 2 * LARGE_SIZE)
         first.restore()
-        assert torch.equal(first.call.weight, weight_before)
+        assert torch.equal(first.function.weight, weight_before)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems keep the memory")
@@ -91,7 +91,7 @@ def test_discarded_working_copies_take_no_memory_until_they_are_restored() -> No
         assert resident_bytes() < bytes_before - 0.9 * model.weight.nbytes
         subject.restore()
         assert weight_address(subject) == address
-        assert torch.equal(subject.call.weight, model.weight)
+        assert torch.equal(subject.function.weight, model.weight)
 
 
 def test_copies_of_an_earlier_entry_are_freed_before_new_ones_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_runs_use_one_stored_copy_and_restore_it() -> None:
     large_tensor = next(item for item in entry.tensors() if item.shape == (LARGE_SIZE, LARGE_SIZE))
     tensor_before = large_tensor.detach().clone()
     with entry.set_up():
-        subject = Subject(entry.call, entry.arguments)
+        subject = Subject(entry.function, entry.arguments)
         (address,) = {
             item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == large_tensor.nbytes
         }
@@ -132,7 +132,7 @@ def test_runs_use_one_stored_copy_and_restore_it() -> None:
     with torch.no_grad():
         model.weight.fill_(3)
     with entry.set_up():
-        subject = Subject(entry.call, entry.arguments)
+        subject = Subject(entry.function, entry.arguments)
         (address,) = {
             item.data_ptr() for item in subject.memory.memo().values() if item.nbytes() == large_tensor.nbytes
         } - {large_tensor.data_ptr()}
@@ -171,9 +171,9 @@ def test_the_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() ->
         module.weight.grad = torch.ones_like(module.weight)
         with share_run_setup(CallModes.now()):
             subject = Subject(module)
-            results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE_SIZE))))
-            assert subject.call.weight.grad is not None
-            assert torch.equal(subject.call.weight.grad, module.weight.grad)
+            results.append(run(subject.function, subject, Arguments(torch.ones(2, LARGE_SIZE))))
+            assert subject.function.weight.grad is not None
+            assert torch.equal(subject.function.weight.grad, module.weight.grad)
     assert describe_difference(results[0].gradients, results[1].gradients) is None
     gradients = [(result.gradients or {})["the parameter weight"] for result in results]
     assert all(gradient is not None and gradient.numel() < LARGE_SIZE * LARGE_SIZE / 50 for gradient in gradients)
@@ -186,13 +186,13 @@ def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     existing_gradients: list[int] = []
 
     def clone_and_count(value: Any, **options: Any) -> Any:
-        existing_gradients.append(sum(weight.grad is not None for weight in subject.call.parameters()))
+        existing_gradients.append(sum(weight.grad is not None for weight in subject.function.parameters()))
         return clone(value, **options)
 
     monkeypatch.setattr(outcome, "clone", clone_and_count)
     with share_run_setup(CallModes.now()):
         subject = Subject(model)
-        run(subject.call, subject, Arguments(torch.ones(2, LARGE_SIZE)))
+        run(subject.function, subject, Arguments(torch.ones(2, LARGE_SIZE)))
     assert existing_gradients == [1, 1]
 
 
@@ -300,9 +300,9 @@ def test_a_restored_subject_keeps_nothing_of_the_state_that_an_optimizer_has_cre
 
     with share_run_setup(CallModes.now()):
         subject = Subject(step, Arguments(torch.ones(1, LARGE_SIZE)))
-        copied_optimizer = subject.call.__closure__[1].cell_contents
+        copied_optimizer = subject.function.__closure__[1].cell_contents
         with subject.restore_on_exit():
-            run(subject.call, subject, Arguments(torch.ones(1, LARGE_SIZE)))
+            run(subject.function, subject, Arguments(torch.ones(1, LARGE_SIZE)))
             (state,) = copied_optimizer.state.values()  # this keeps tensors alive, as compiled code does
             assert state["exp_avg"].nbytes == layer.weight.nbytes
         assert not copied_optimizer.state

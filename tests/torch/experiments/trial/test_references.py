@@ -58,7 +58,7 @@ def run_on_copies(fn: Any, *args: Any) -> tuple[Subject, Any]:
     with sandbox_runs():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
-        result = run(subject.call, subject, subject.arguments)
+        result = run(subject.function, subject, subject.arguments)
     if result.error is not None:
         raise result.error
     return subject, result

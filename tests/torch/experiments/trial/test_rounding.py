@@ -45,7 +45,7 @@ def compare(other: Any) -> list[Difference]:
         first_input = Input(arguments, example_of("the first input", arguments, fn))
         reference = Reference(fn, first_input)
         subject = Subject(other, arguments)
-        result: Result = run(subject.call, subject, subject.replace_with_copies(arguments))
+        result: Result = run(subject.function, subject, subject.replace_with_copies(arguments))
         assert not all(difference.is_acceptable for difference in differences(reference.result, result))
         errors = reference.rounding_errors(ReferenceCase(first_input, reference.result))
         return [

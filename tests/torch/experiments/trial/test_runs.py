@@ -35,7 +35,7 @@ def run_once(fn: Any, *args: Any, seed: int = 0, gradients: bool = True) -> Resu
     with sandbox_runs():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
-        return run(subject.call, subject, subject.arguments, seed, runs_backward=gradients)
+        return run(subject.function, subject, subject.arguments, seed, runs_backward=gradients)
 
 
 def run_and_compare(original: Any, variant: Any, *args: Any) -> list[Difference]:
@@ -602,8 +602,8 @@ def test_messages_of_the_compiler_are_not_a_difference() -> None:
     with sandbox_runs():
         original, other = Subject(model), Subject(model)
         arguments = Arguments(torch.ones(2, 3))
-        expected = run(original.call, original, arguments)
-        actual = run(torch.compile(other.call, backend="aot_eager"), other, arguments)
+        expected = run(original.function, original, arguments)
+        actual = run(torch.compile(other.function, backend="aot_eager"), other, arguments)
     assert differences(expected, actual) == []
 
 
@@ -689,7 +689,7 @@ def test_a_compiled_run_that_fails_within_autocast_leaves_no_autocast_context() 
         assert subject.arguments is not None
         for end, is_wrong in ((1.0, False), (-1.0, True)):
             arguments = Arguments(torch.ones(2), torch.tensor([1.0, end]))
-            result = run(subject.call, subject, arguments)
+            result = run(subject.function, subject, arguments)
             assert (result.error is not None) is is_wrong
             assert count_contexts() == 0
     assert not torch.is_autocast_enabled("cpu")
@@ -702,5 +702,5 @@ def test_a_program_that_stays_in_an_autocast_context_changes_the_process() -> No
 
     subject = Subject(enter_autocast, Arguments(torch.ones(2)))
     with pytest.raises(TrialStoppedError, match="sets autocast on cpu"):
-        run(subject.call, subject, subject.arguments or Arguments())
+        run(subject.function, subject, subject.arguments or Arguments())
     assert not torch.is_autocast_enabled("cpu")

@@ -66,11 +66,11 @@ def results_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
     fn(x)
     assert entry.arguments is not None
     with sandbox_runs(), share_run_setup(entry.modes, name_snapshot=entry.name_snapshot()):
-        subject = Subject(entry.call, entry.arguments)
+        subject = Subject(entry.function, entry.arguments)
         results = []
         for _ in range(2):
             subject.restore()
-            results.append(float(run(subject.call, subject, entry.arguments).value))
+            results.append(float(run(subject.function, subject, entry.arguments).value))
     return results
 
 
@@ -90,7 +90,7 @@ def test_a_function_that_a_method_also_calls_changes_only_copies() -> None:
     TICKS.clear()
     subject = Subject(note_directly_and_through_meter, Arguments(torch.ones(())))
     with subject.activate():
-        assert subject.call(torch.ones(())) == 2
+        assert subject.function(torch.ones(())) == 2
     assert TICKS == []
 
 
@@ -112,5 +112,5 @@ def test_variables_with_the_same_name_are_restored_and_compared_separately() -> 
     subject = Subject(use_both_counters, Arguments(torch.ones(())))
     for _ in range(2):
         subject.restore()
-        assert subject.call(torch.ones(())) == 11
+        assert subject.function(torch.ones(())) == 11
     assert [value for name, value in subject.state().items() if name.startswith("items")] == [[1], [1]]

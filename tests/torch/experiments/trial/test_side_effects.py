@@ -44,7 +44,7 @@ from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import StateChange
-from jupyter_graphbreak.records.records import StackEntry
+from jupyter_graphbreak.records.records import StackFrame
 
 pytestmark = pytest.mark.usefixtures("few_unusual_inputs")
 
@@ -513,7 +513,7 @@ def test_a_builtin_with_the_name_of_a_method_is_not_the_line_that_changes_the_st
     lines = [
         find_changing_line(change, [compile(text, __file__, "exec")], {}) for text in ("set('ab')", "mode.set('ab')")
     ]
-    assert lines == [None, StackEntry(__file__, 1, "<module>", 1)]
+    assert lines == [None, StackFrame(__file__, 1, "<module>", 1)]
 
 
 def test_the_search_for_context_variables_of_torch_makes_no_object_warn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -441,7 +441,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
 
 def run_trial(step: Callable[..., Any]) -> None:
     subject = Subject(step)
-    run(subject.call, subject, Arguments(torch.ones(3)), runs_backward=False)
+    run(subject.function, subject, Arguments(torch.ones(3)), runs_backward=False)
 
 
 @pytest.mark.parametrize("case", STOPPED_CHANGES)
@@ -517,6 +517,6 @@ def test_the_state_of_a_module_that_a_trial_imports_is_restored(
         results = []
         for _ in range(2):
             subject.restore()
-            results.append(run(subject.call, subject, Arguments(torch.ones(3))).value)
+            results.append(run(subject.function, subject, Arguments(torch.ones(3))).value)
     assert all(torch.equal(result, torch.ones(3)) for result in results)
     assert not sys.modules["counting_calls"].CALLS

@@ -37,7 +37,7 @@ def run_repeatedly(fn: Any, *args: Any, times: int = 2) -> tuple[Subject, list[R
         assert subject.arguments is not None
         for _ in range(times):
             subject.restore()
-            results.append(run(subject.call, subject, subject.arguments))
+            results.append(run(subject.function, subject, subject.arguments))
     for later_result in results[1:]:
         assert describe_difference(results[0].value, later_result.value) is None
         assert describe_difference(results[0].state, later_result.state) is None
@@ -120,8 +120,8 @@ def test_tied_weights_stay_tied() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False))
     model[1].weight = model[0].weight
     subject, (first, _) = run_repeatedly(model, torch.ones(1, 2))
-    assert subject.call[0].weight is subject.call[1].weight
-    assert subject.call[0].weight is not model[0].weight
+    assert subject.function[0].weight is subject.function[1].weight
+    assert subject.function[0].weight is not model[0].weight
     assert first.aliases["the parameter 1.weight"] == ("is", frozenset({"the parameter 0.weight"}))
 
 
@@ -253,7 +253,7 @@ class Temporary:
 def test_code_that_creates_objects_with_a_destructor_does_not_run() -> None:
     subject = Subject(lambda x: (x, Temporary())[0], Arguments(torch.ones(2)))
     with pytest.raises(TrialStoppedError, match="creates a Temporary, whose destructor may run later"):
-        run(subject.call, subject, Arguments(torch.ones(2)))
+        run(subject.function, subject, Arguments(torch.ones(2)))
 
 
 def test_a_grad_that_a_tensor_retains_is_copied() -> None:
@@ -426,9 +426,9 @@ def test_a_copied_lock_is_free() -> None:
     model = ModuleWithLock()
     subject = Subject(model)
     assert subject.uncopied_descriptions == []
-    assert subject.call.weight is not model.weight
+    assert subject.function.weight is not model.weight
     with model.lock, sandbox_runs():
-        assert torch.equal(run(subject.call, subject, Arguments(torch.ones(3))).value, torch.ones(3))
+        assert torch.equal(run(subject.function, subject, Arguments(torch.ones(3))).value, torch.ones(3))
 
 
 def add_one(x: float) -> float:
@@ -445,9 +445,12 @@ def test_two_functions_call_the_same_copy_of_a_third() -> None:
         return add_one_and_double(x) + add_one(x)
 
     subject = Subject(f)
-    assert subject.call(1.0) == 6.0
-    assert subject.call.__globals__["add_one_and_double"].__globals__["add_one"] is subject.call.__globals__["add_one"]
-    assert "print" not in subject.call.__globals__
+    assert subject.function(1.0) == 6.0
+    assert (
+        subject.function.__globals__["add_one_and_double"].__globals__["add_one"]
+        is subject.function.__globals__["add_one"]
+    )
+    assert "print" not in subject.function.__globals__
 
 
 def outermost_roots() -> list[str]:
@@ -490,7 +493,7 @@ def test_copies_of_a_graph_module_have_its_class_and_their_own_parameters() -> N
     state_before = copy.deepcopy(module.state_dict())
     subject, results = run_repeatedly(module, torch.randn(4, 3))
     assert results[0].error is None
-    traced = subject.call.traced
+    traced = subject.function.traced
     assert type(traced) is type(module.traced)
     assert traced.graph is module.traced.graph
     assert traced is not module.traced
@@ -511,7 +514,7 @@ def test_runs_do_not_change_an_assigned_tensor() -> None:
     subject, other = Subject(add_to_total, Arguments(torch.ones(2))), torch.zeros(2)
     subject.set_variables({"TOTAL": other})
     with subject.activate():
-        assert torch.equal(subject.call(torch.ones(2)), torch.ones(2))
+        assert torch.equal(subject.function(torch.ones(2)), torch.ones(2))
     assert torch.equal(other, torch.zeros(2))
 
 
@@ -562,8 +565,8 @@ def test_an_object_that_its_class_copies_as_itself_is_copied_by_attributes() -> 
 
     subject = Subject(step)
     with subject.activate():
-        assert subject.call(torch.ones(())) == 1
-        assert subject.call(torch.ones(())) == 2
+        assert subject.function(torch.ones(())) == 1
+        assert subject.function(torch.ones(())) == 2
     assert runner.steps == 0
     assert Runner.shared == {}
 
@@ -579,12 +582,12 @@ def test_global_objects_that_their_classes_copy_as_themselves_are_copied() -> No
     subject = Subject(step)
     state_before = subject.state()
     with subject.activate():
-        assert subject.call(torch.ones(())) == 3
+        assert subject.function(torch.ones(())) == 3
     assert (RUNNER.steps, SLOTTED.calls, TABLE["calls"]) == (0, 0, 0)
     state_after = subject.state()
     assert [state_before[name] is state_after[name] for name in ("RUNNER", "SLOTTED", "TABLE")] == [False] * 3
     subject.restore()
-    assert subject.call(torch.ones(())) == 3
+    assert subject.function(torch.ones(())) == 3
 
 
 class Keeper:
@@ -606,7 +609,7 @@ def test_an_object_that_a_class_shares_with_its_copies_is_copied() -> None:
         return x * len(items)
 
     subject = Subject(step)
-    assert subject.call(torch.ones(())) == 1
+    assert subject.function(torch.ones(())) == 1
     assert items == []
 
 
@@ -641,7 +644,7 @@ def test_the_step_of_an_optimizer_with_a_scheduler_changes_the_copy_of_the_run()
     weight_before = model.weight.detach().clone()
     for _ in range(2):
         arguments = subject.copy_arguments(subject.arguments)
-        subject.call(*arguments.args)
+        subject.function(*arguments.args)
         assert not torch.equal(arguments.args[0].weight, weight_before)
         assert torch.equal(subject.arguments.args[0].weight, weight_before)
     assert torch.equal(model.weight, weight_before)
@@ -661,6 +664,6 @@ def test_an_optimizer_without_the_usual_attributes_is_restored() -> None:
         optimizer.steps += 1
 
     subject = Subject(step)
-    subject.call()
+    subject.function()
     subject.restore()
-    assert subject.call.__closure__[0].cell_contents.steps == 0
+    assert subject.function.__closure__[0].cell_contents.steps == 0

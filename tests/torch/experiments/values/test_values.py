@@ -149,7 +149,10 @@ def test_half_precision_overflows_where_fused_code_does_not() -> None:
     assert findings(values) == [("forward", "inf", "mul", second, "A")]
     assert values.first[0].eager == "same"
     assert "the largest float16 is 65504" in sentences(report)[0]
-    assert sentences(report)[1].startswith("The code of compute_in_float32 gives neither NaN nor Inf in the results")
+    assert sentences(report)[1] == (
+        "Run one by one, the operations produce Inf in the result; compute_in_float32's code does not. It may keep "
+        "more digits between operations"
+    )
     assert {counts.by: counts.inf for counts in values.results} == {"graphs": 4, "eager": 4, "backend": 0}
 
 
@@ -160,8 +163,8 @@ def test_nan_that_only_the_backend_creates_is_attributed_to_it() -> None:
     report = jupyter_graphbreak.values(compile_with(root, return_nan), torch.ones(3))
     assert only_entry(report).first == []
     assert sentences(report)[1] == (
-        "Only the code of return_nan gives NaN in the result: the operations one by one do not; `--check` names the "
-        "first one that differs"
+        "Only the code compiled with return_nan produces NaN in the result; the operations do not if they run one by "
+        "one. `--check` names the first operation that differs"
     )
 
 

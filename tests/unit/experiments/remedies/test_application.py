@@ -45,12 +45,12 @@ class SourceModule:
         return replace_functions(self.program, {"s1": self.text.replace(old, new)})
 
 
-def check_change(module: SourceModule, old: str, new: str, call: Any, before: Any, after: Any) -> None:
+def check_change(module: SourceModule, old: str, new: str, function: Any, before: Any, after: Any) -> None:
     """Check that a call returns a different result while a change is applied, and the original one afterwards."""
-    assert call() == before
+    assert function() == before
     with module.apply(old, new):
-        assert call() == after
-    assert call() == before
+        assert function() == after
+    assert function() == before
 
 
 def test_new_definitions_are_not_added_to_copies_for_comparison(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class UnreadableNotebook(ValueError):  # noqa: N818 - the name already states an error
-    """A file cannot be read or run as a notebook; the message gives the reason in one line."""
+    """A file cannot be read or run as a notebook; the message states the reason in one line."""
 
 
 def parse_notebook(path: Path) -> dict[str, Any]:

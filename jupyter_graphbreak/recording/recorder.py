@@ -378,7 +378,7 @@ def _record_of(addition: Addition) -> Record:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an exception, or its arguments' types if making the message would run the user's code."""
+    """Return the message of an exception, or its arguments' types if building the message would run the user's code."""
     if any(map(_needs_user_code, error.args)):
         return ", ".join(type(argument).__name__ for argument in error.args)
     try:

@@ -450,7 +450,7 @@ class CacheChange(msgspec.Struct, frozen=True):
     Parameters
     ----------
     code : str
-        The statements that make the change.
+        The statements of the change.
     graphs : list of str
         The ids of the graphs for which the cache is bypassed without the change.
     second_s : float

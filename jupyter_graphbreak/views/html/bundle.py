@@ -1,4 +1,4 @@
-"""Make the MIME bundle of a cell's output, which contains a report and its rows, and read reports from outputs."""
+"""Build the MIME bundle of a cell's output, which contains a report and its rows, and read reports from outputs."""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from jupyter_graphbreak.knowledge.switches import SWITCHES
 
 _ALLOW_RNN = DynamoSetting("allow_rnn", value=True)
 _COMPILED_AUTOGRAD = DynamoSetting("compiled_autograd", value=True)
+#: A backward() after the compiled call raises "BackwardState requires CompiledAutograd".
+_COMPILED_AUTOGRAD_ADVICE = f"set {_COMPILED_AUTOGRAD}, if backward() runs inside the compiled function"
 _INLINE_MODULES = DynamoSetting("inline_inbuilt_nn_modules", value=True)
 _MORE_RECOMPILES = DynamoSetting("recompile_limit", value=64, is_safe=True)
 _NO_FORCED_BREAKS = DynamoSetting("debug_force_graph_break_on_leaf_return", value=False)
@@ -294,6 +296,7 @@ CAUSES = (
         ("Compilation of intermediate hooks requires compiled autograd",),
         title="Hook on an intermediate tensor",
         advice="move the hook's code into the backward of a torch.autograd.Function, and use the result of its apply()",
+        setting_advice=_COMPILED_AUTOGRAD_ADVICE,
         settings=((_COMPILED_AUTOGRAD,),),
         page="training.md#what-breaks-in-training-code",
     ),
@@ -495,8 +498,8 @@ CAUSES = (
         "GB0083",
         ("Module-level backwards hooks require compiled autograd.",),
         title="Backward hook of a module",
-        advice=f"set {_COMPILED_AUTOGRAD}, or remove the module's backward hook",
-        setting_advice=f"set {_COMPILED_AUTOGRAD}",
+        advice=f"remove the module's backward hook; or {_COMPILED_AUTOGRAD_ADVICE}",
+        setting_advice=_COMPILED_AUTOGRAD_ADVICE,
         manual_step=ManualStep(
             "Decide whether to remove the backward hook (`register_full_backward_hook`, which may be a library's) or "
             "to leave the module that has it uncompiled."

@@ -610,6 +610,12 @@ LightningCLI | libraries#lightning-and-fabric | the network inside the module
 a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_mode
 a method of an object of an unknown library breaks | causes/gb0156 | wrap it in a custom operator
 PyCapsule function breaks the graph | causes/gb0007 | a function of a C extension
+a forward hook on the compiled model: two graphs under fullgraph | training#a-hook-that-never-runs | wrap_top_frame = True
+does fullgraph always make one graph? | error_on_graph_break#fullgraph-or-error-on-graph-break | a hook on the model itself
+BackwardState requires CompiledAutograd | messages_training#second-gradients-vmap | call it inside
+compiled_autograd, and backward() after the call | training#do-you-need-compiled-autograd | maybe_enable_compiled_autograd
+compiled_autograd for a backward hook of a module | causes/gb0083#settings | if backward() runs inside
+torch.compile(yolo.model) and predict | libraries#ultralytics-yolo-missing-forward | predict(..., compile=True)
 backward hook on the compiled wrapper | training#a-hook-that-never-runs | register it on the model
 a mocked method is not seen | errors#nothing-raises-but-the-result-differs | patch before the first call
 set_default_dtype is ignored by torch.randn | errors#nothing-raises-but-the-result-differs | `dtype=`

@@ -152,7 +152,7 @@ def f(x):
 # %% `register_full_backward_hook`, `register_full_backward_pre_hook` on a module
 # says: backward hooks, full_backward_pre_hook induces a graph break
 # says: call_method NNModuleVariable() _get_backward_hooks [] {}
-# do: With `torch._dynamo.config.compiled_autograd = True` there is one graph; or compile the code around this module.
+# do: With `torch._dynamo.config.compiled_autograd = True` there is one graph, if `backward()` runs inside; or compile the code around this module.
 net = Net()
 net.layers[0].register_full_backward_hook(lambda module, grad, out: None)
 net.layers[1].register_full_backward_pre_hook(lambda module, out: None)

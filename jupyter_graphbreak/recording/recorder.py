@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 def cell_of_shell(filename: str) -> CellText | None:
     """Return the cell with a given file name in this process's IPython shell; ``None`` if there is none.
 
-    The text of the cell is the one that tracebacks show.
+    The cell's text is the one that tracebacks show.
     """
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find_shell() if find_shell is not None else None

@@ -344,7 +344,7 @@ class RegionCost(msgspec.Struct, frozen=True):
     Parameters
     ----------
     block : str
-        The name of the class of the blocks.
+        The class name of the blocks.
     count : int
         The number of blocks.
     container : str or None

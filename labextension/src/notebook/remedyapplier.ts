@@ -39,7 +39,7 @@ const MAX_CHARACTERS = 200_000;
 /** The changes of one cell. */
 interface ICellChanges {
   readonly cell: ICodeCellModel;
-  /** The name of the cell in the report. */
+  /** The cell's name in the report. */
   readonly reportName: string;
   /** The text to change; nothing is changed if the cell's text differs by then. */
   readonly before: string;

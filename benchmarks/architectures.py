@@ -306,7 +306,7 @@ def _check_in_fork(task: dict[str, Any], _: float) -> Iterator[dict[str, Any]]:
 
 
 def check(task: dict[str, Any]) -> None:
-    """Run a model, optionally with edits made to the library's sources before they are imported."""
+    """Run a model, optionally with edits of the library's sources before they are imported."""
     warnings.filterwarnings("ignore")
     if task["changed"]:
         _edit_on_import(task["edits"])

@@ -1,7 +1,7 @@
 """Compare the memory that ``--cost`` measures with an independent measurement, and show the changes that lower it.
 
 Three models made of torch's own layers are measured twice, by :func:`jupyter_graphbreak.measure` and in plain PyTorch:
-the profiler gives the peak, and hooks on saved tensors count the bytes kept for the backward pass.
+the profiler measures the peak, and hooks on saved tensors count the bytes kept for the backward pass.
 
     python benchmarks/call_memory.py             # all models, on the CPU
     python benchmarks/call_memory.py --changes   # also the changes that lower the peak, without a time limit

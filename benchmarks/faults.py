@@ -318,7 +318,7 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
 
 
 def is_wrapper(code: types.CodeType) -> bool:
-    """Return whether a code object belongs to a wrapper made with ``functools.wraps``, or to no function."""
+    """Return whether a code object belongs to a wrapper created with ``functools.wraps``, or to no function."""
     if code.co_name.startswith("<"):
         return True
     if "<locals>" not in code.co_qualname:

@@ -23,7 +23,7 @@ ROWS: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
 
 
 def count_graphs(way: str, lengths: tuple[int, ...], options: dict[str, Any]) -> int:
-    """Return how many graphs Dynamo made while a compiled model generated eight tokens for each prompt."""
+    """Return how many graphs Dynamo captured while a compiled model generated eight tokens for each prompt."""
     torch.compiler.reset()
     counters.clear()
     torch.manual_seed(0)

@@ -1,7 +1,7 @@
 """Measure the memory that each question about a call needs, compared with the memory of the call and of its cell.
 
-A fresh process makes a model of three linear layers with two graph breaks and asks the question. The growth is the peak
-of the process's memory meanwhile, minus the memory held before. The growth that the same cell causes without the
+A fresh process creates a model of three linear layers with two graph breaks and asks the question. The growth is the
+peak of the process's memory meanwhile, minus the memory held before. The growth that the same cell causes without the
 package, in a separate process, is subtracted; the ratio divides the rest by the size of the tensors that the call
 holds. Linux only.
 
@@ -225,9 +225,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mib", type=int, default=200, help="the size of the model (default: %(default)s)")
     parser.add_argument("--backend", default="eager", help="what the model is compiled with (default: %(default)s)")
-    parser.add_argument(
-        "--program", choices=PROGRAMS, action="append", help="only this one; may be given several times"
-    )
+    parser.add_argument("--program", choices=PROGRAMS, action="append", help="only this one; may be used several times")
     parser.add_argument("--way", choices=(BASELINE_WAY, *WAYS), action="append", help="only this way; likewise")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

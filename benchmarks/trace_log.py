@@ -20,7 +20,7 @@ _ROUNDS = 3
 
 
 def write_repeated(source: Path, target: Path, size: int) -> None:
-    """Write a log, or the logs of a folder, repeated to the given size."""
+    """Write a log, or the logs of a folder, repeated until it has the requested size."""
     files = [source] if source.is_file() else sorted(path for path in source.rglob("*.log") if path.is_file())
     texts = [file.read_bytes() for file in files]
     with target.open("wb") as file:

@@ -114,7 +114,7 @@ def _print_sizes(report: Report) -> None:
     print(f"  {_kb(bundle):>9} the cell's saved output, all together; {_notebook_kb(bundle)} as a notebook indents it")
     print(f"  {_kb(state):>9} the widget's state, where a front end saves it; its script is {_kb(state['_esm'])}")
     page, page_s = _time_call(lambda: render_page(report))
-    print(f"  {len(page) / 1e3:6.0f} kB a separate page, made in {page_s * 1e3:.0f} ms")
+    print(f"  {len(page) / 1e3:6.0f} kB a separate page, built in {page_s * 1e3:.0f} ms")
     print(f"  rendering: {html_s * 1e3:.0f} ms ({len(html)} characters), the rest {rest_s * 1e3:.0f} ms")
 
 

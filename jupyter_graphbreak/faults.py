@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    #: A function that receives our activity ("making the report") and the error.
+    #: A function that receives our activity ("building the report") and the error.
     OnFault = Callable[[str, Exception], None]
 
 
 def internal_error_sentence(activity: str, fault: BaseException) -> str:
-    """Return the sentence about an internal error; the activity follows "while", as in "making the report"."""
+    """Return the sentence about an internal error; the activity follows "while", as in "building the report"."""
     return f"Internal error in compile_explain while {activity} ({error_headline(fault)}); your code is not affected."
 
 
@@ -86,7 +86,7 @@ def print_fault_once(activity: str, fault: BaseException) -> None:
 class suppress_faults:  # noqa: N801 - used like contextlib.suppress
     """Report an internal error in a block instead of raising it.
 
-    ``activity`` is that of the block, in a form that follows "while": "making the report". ``on_fault`` receives the
+    ``activity`` is that of the block, in a form that follows "while": "building the report". ``on_fault`` receives the
     activity and the error; if this function fails, both are printed to standard error. ``errors_to_raise`` are meant
     for the user.
     """

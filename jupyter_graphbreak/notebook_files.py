@@ -32,7 +32,7 @@ _JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class UnreadableNotebook(ValueError):  # noqa: N818 - the name already states an error
-    """A file cannot be read or run as a notebook; the message gives the reason in one line."""
+    """A file cannot be read or run as a notebook; the message states the reason in one line."""
 
 
 def parse_notebook(path: Path) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS)
 
 
 def _outputs_with_reports(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the number of the cell and the data of each output that contains a report."""
+    """Yield the cell number and the data of each output that contains a report."""
     for number, cell in enumerate(notebook["cells"], start=1):
         outputs = cell.get("outputs")
         for output in outputs if isinstance(outputs, list) else ():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-#: The attribute in which a report keeps the function that makes standalone scripts; it is not part of the report's
+#: The attribute in which a report keeps the function that writes standalone scripts; it is not part of the report's
 #: data.
 _REPRODUCE_ATTRIBUTE = "_reproduce"
 
@@ -173,7 +173,7 @@ class Report(schema.Report, frozen=True, dict=True):
         return Reproducer.of(reproduce(ident, redacted=redacted, seconds=seconds))
 
     def set_reproduce_function(self, reproduce: Callable[..., reproducers.Reproducer]) -> Self:
-        """Set the function that :meth:`reproducer` uses to repeat the calls and make a script; return this report."""
+        """Set the function that :meth:`reproducer` uses to repeat the calls and write a script; return this report."""
         self.__dict__[_REPRODUCE_ATTRIBUTE] = reproduce
         return self
 

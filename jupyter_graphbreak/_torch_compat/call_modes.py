@@ -73,7 +73,7 @@ class CallModes:
                 torch.set_default_dtype(dtype)
 
 
-#: The modes for making and comparing copies.
+#: The modes for creating and comparing copies.
 DEFAULT_MODES = CallModes(uses_torch_function=False)
 
 

@@ -159,7 +159,7 @@ def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
 
 
 def _compile_context(wrapper: Any) -> Any:
-    """Return the context that ``torch.compile`` made, from the closure of the wrapper that it returned."""
+    """Return the context that ``torch.compile`` created, from the closure of the wrapper that it returned."""
     names = getattr(attribute_of(wrapper, "__code__"), "co_freevars", ())
     cells = attribute_of(wrapper, "__closure__") or ()
     return next((cell.cell_contents for name, cell in zip(names, cells, strict=True) if name == "self"), None)

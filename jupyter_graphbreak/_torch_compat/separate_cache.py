@@ -268,7 +268,7 @@ def skip_guard_profiling() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _empty_guard_managers() -> Iterator[None]:
-    """When the context ends, empty the managers of the guards that Dynamo made in it.
+    """When the context ends, empty the managers of the guards that Dynamo created in it.
 
     The finalizers of the objects that the code was compiled for keep the managers, and with them all globals of that
     code, until these objects are deleted. Modules and classes usually never are.

@@ -86,7 +86,7 @@ def claim_thread(
     claim = Claim(on_fault, on_submit)
     with _lock:
         if not _claims_by_thread:
-            # All replacements are made before the first is set: if making one fails, nothing is replaced.
+            # All replacements are created before the first is set: if creating one fails, nothing is replaced.
             _patches[:] = [
                 (owner, name, original := getattr(owner, name), wrap(original))
                 for owner, name, wrap in _functions_to_patch()

@@ -208,7 +208,7 @@ def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
-    """Return why Dynamo did not begin to compile a frame; ``None`` if another part of the report gives the reason."""
+    """Return why Dynamo did not begin to compile a frame; ``None`` if another part of the report states the reason."""
     if reason.startswith("remembered"):
         if "skipfiles" in reason:
             return LAYER_OF_TORCH  # torch.compile(layer) and torch.compile(layer.forward) begin with a different frame

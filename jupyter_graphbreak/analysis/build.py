@@ -131,7 +131,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
 
 
 class _Tables(NamedTuple):
-    """The tables of a run, from which the report's lists are made; ``resumes`` is ``None`` if filling it failed."""
+    """The tables of a run, from which the report's lists are built; ``resumes`` is ``None`` if filling it failed."""
 
     scopes: ScopeTable
     breaks: BreakTable

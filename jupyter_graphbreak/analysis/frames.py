@@ -171,12 +171,12 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     return recompiles
 
 
-#: The beginning of a recompile reason that gives the version whose guard failed: "0/0: tensor 'x' size mismatch ...".
+#: The beginning of a recompile reason that names the version whose guard failed: "0/0: tensor 'x' size mismatch ...".
 _VERSION_PREFIX = re.compile(r"\s*(?P<version>!?\d[\d/]*/\d+): ")
 
 
 def _version_of(reason: str) -> str:
-    """Return the id of the version of the code whose guard failed; empty if the reason does not give it."""
+    """Return the id of the version of the code whose guard failed; empty if the reason does not contain it."""
     match = _VERSION_PREFIX.match(reason)
     return match["version"] if match is not None else ""
 

@@ -151,7 +151,7 @@ def _line_only(location: Location | None) -> Location | None:
 
 
 class _OpStacks:
-    """The call stacks of a graph's operations; without recorded stacks, only the lines that the graph's code gives."""
+    """The call stacks of a graph's operations; without recorded stacks, only the lines in the graph's code."""
 
     def __init__(self, stacks: GraphStacks | None) -> None:
         self._stacks = [read_stack(text) for text in stacks.stacks] if stacks is not None else []

@@ -176,7 +176,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     "Check": {
         "function": "function",
         "backend": "backend",
-        "kept": "equal step instances calls",
+        "kept": "equal step instances calls gradients",
         "removed": "differences",
         "parts": "first restored_by",
     },

@@ -30,7 +30,7 @@ _SAFETENSORS = ".safetensors"
 
 
 class NotACheckpointError(ValueError):
-    """A file is not a checkpoint that can be repaired; the message gives the reason."""
+    """A file is not a checkpoint that can be repaired; the message states the reason."""
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def read_logs(
     Raises
     ------
     UnreadableTrace
-        If no log can be read, or if none contains a trace entry.
+        If no log can be read, or if none contains a trace record.
     """
     workers = min(_available_cores(), _MAX_WORKERS, len(logs.sizes))
     is_parallel = workers > 1 and sum(logs.sizes.values()) >= min_parallel_bytes

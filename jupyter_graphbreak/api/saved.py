@@ -94,7 +94,7 @@ def explain_notebook(
     output : str or Path or None
         The file for the executed copy; ``None`` writes no copy.
     kernel : str or None
-        The name of the kernel; ``None`` uses the kernel that the notebook specifies.
+        The kernel's name; ``None`` uses the kernel that the notebook specifies.
     progress : bool
         Whether to show a progress bar, on ``stderr`` or in the notebook.
 

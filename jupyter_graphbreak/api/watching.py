@@ -269,7 +269,7 @@ def capture(
                     yield run
         finally:
             if recording is not None:
-                with suppress_faults("making the report", run.note_failure):
+                with suppress_faults("building the report", run.note_failure):
                     run.finish(recording, trace_folder, kept_run)
     if cost:
         run.add_cost()

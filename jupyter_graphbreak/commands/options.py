@@ -131,7 +131,7 @@ SUCCESS, FAILED, MISUSE, UNREADABLE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 class FileProblem(click.ClickException):
-    """A file or folder cannot be read or written; the message gives the path and the reason in one line."""
+    """A file or folder cannot be read or written; the message states the path and the reason in one line."""
 
     exit_code = UNREADABLE
 

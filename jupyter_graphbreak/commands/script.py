@@ -320,7 +320,7 @@ def _set_program_environment(module: str | None, file: str, arguments: list[str]
 
 @contextlib.contextmanager
 def _redirect_stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
-    """Redirect the output of the program, and of programs that it starts, to stderr."""
+    """Redirect the program's output, and that of programs that it starts, to stderr."""
     if not enabled:
         yield
         return

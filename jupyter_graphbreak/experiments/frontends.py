@@ -348,7 +348,7 @@ def compare(
 
 
 def frontends_without_verdicts(fn: Callable[..., Any], arguments: Arguments, report: Report) -> Frontends:
-    """Return a comparison without verdicts, for the reason that the diagnostics of a report give.
+    """Return a comparison without verdicts, for the reason that a report's diagnostics state.
 
     If the function was stopped before it had an effect outside of its copies, the report covers what ``torch.compile``
     did until then, and lists the effect.
@@ -366,7 +366,7 @@ def frontends_without_verdicts(fn: Callable[..., Any], arguments: Arguments, rep
 
 
 def frontends_after_fault(fn: Callable[..., Any], diagnostic: Diagnostic) -> Frontends:
-    """Return a comparison without verdicts, with a diagnostic that gives the reason."""
+    """Return a comparison without verdicts, with a diagnostic that states the reason."""
     name = str(getattr(fn, "__name__", type(fn).__name__))
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[diagnostic])
 

@@ -35,7 +35,7 @@ _FILE_HEADER = """\
 
 
 class MalformedBaseline(ValueError):  # noqa: N818 - reads as the sentence it reports
-    """A baseline cannot be read; the message gives the reason in one line."""
+    """A baseline cannot be read; the message states the reason in one line."""
 
 
 class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):

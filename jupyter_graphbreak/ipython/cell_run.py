@@ -117,10 +117,10 @@ class CellRuns:
         if result is not None:
             error = result.error_in_exec or result.error_before_exec
         try:
-            with faults.suppress_faults("making the report", observation.report_failure):
+            with faults.suppress_faults("building the report", observation.report_failure):
                 observation.close(error, lambda report: self._with_changes(self._with_notes(report), observation))
                 self._keep_remedies(observation)
-        except KeyboardInterrupt as interrupt:  # deferred until the report is made; it still ends the cell
+        except KeyboardInterrupt as interrupt:  # deferred until the report is built; it still ends the cell
             self._show_interrupt(interrupt, result)
         finally:
             with faults.suppress_faults("undoing our changes"):

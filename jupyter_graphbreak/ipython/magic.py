@@ -156,7 +156,7 @@ class CompileExplain(Magics):
                 lambda: shell.ast_transformers.append(self._ast_transformer),
             ),
             "pre_run_cell": with_fallback("reading the request", self.runs.read_request, lambda _: None),
-            "post_run_cell": with_fallback("making the report", self.runs.end, self.runs.undo_observation),
+            "post_run_cell": with_fallback("building the report", self.runs.end, self.runs.undo_observation),
         }
 
     @property
@@ -351,7 +351,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         error_of_call = error
         raise
     finally:
-        with suppress_faults("making the report", observation.report_failure):
+        with suppress_faults("building the report", observation.report_failure):
             observation.close(error_of_call)
         with suppress_faults("undoing our changes"):
             observation.undo()

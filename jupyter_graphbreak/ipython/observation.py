@@ -388,7 +388,7 @@ class Observation:
 
         report, files = None, dict[str, str]()
         if self.recording is not None:
-            with suppress_faults("making the report", self.note_fault):
+            with suppress_faults("building the report", self.note_fault):
                 report, files = report_of(self.recording)
         if report is None:
             report = self._empty_report(error)

@@ -182,7 +182,7 @@ class LiveOutputs:
 
 
 def _fallback_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
-    """Return the report as JSON and as text, as far as either can be made."""
+    """Return the report as JSON and as text, as far as either can be created."""
     lines = ["compile_explain: the report cannot be shown as usual", *problems]
     bundle: dict[str, Any] = {}
     with contextlib.suppress(Exception):

@@ -295,7 +295,10 @@ CAUSES = (
         "GB0029",
         ("Compilation of intermediate hooks requires compiled autograd",),
         title="Hook on an intermediate tensor",
-        advice="move the hook's code into the backward of a torch.autograd.Function, and use the result of its apply()",
+        advice=(
+            "move the hook's code into the backward of a torch.autograd.Function, and use the result of its apply(); "
+            f"or {_COMPILED_AUTOGRAD_ADVICE}"
+        ),
         setting_advice=_COMPILED_AUTOGRAD_ADVICE,
         settings=((_COMPILED_AUTOGRAD,),),
         page="training.md#what-breaks-in-training-code",

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 def cell_of_shell(filename: str) -> CellText | None:
     """Return the cell with a given file name in this process's IPython shell; ``None`` if there is none.
 
-    The text of the cell is the one that tracebacks show.
+    The cell's text is the one that tracebacks show.
     """
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find_shell() if find_shell is not None else None
@@ -378,7 +378,7 @@ def _record_of(addition: Addition) -> Record:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an exception, or its arguments' types if making the message would run the user's code."""
+    """Return the message of an exception, or its arguments' types if building the message would run the user's code."""
     if any(map(_needs_user_code, error.args)):
         return ", ".join(type(argument).__name__ for argument in error.args)
     try:

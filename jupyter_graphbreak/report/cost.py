@@ -344,7 +344,7 @@ class RegionCost(msgspec.Struct, frozen=True):
     Parameters
     ----------
     block : str
-        The name of the class of the blocks.
+        The class name of the blocks.
     count : int
         The number of blocks.
     container : str or None
@@ -450,7 +450,7 @@ class CacheChange(msgspec.Struct, frozen=True):
     Parameters
     ----------
     code : str
-        The statements that make the change.
+        The statements of the change.
     graphs : list of str
         The ids of the graphs for which the cache is bypassed without the change.
     second_s : float

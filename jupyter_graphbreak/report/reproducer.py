@@ -23,7 +23,7 @@ class Reproducer(msgspec.Struct, frozen=True):
     steps : int
         The number of steps in which the script was reduced.
     seconds : float or None
-        The time in seconds that it took to make the script.
+        The time in seconds that it took to write the script.
     """
 
     id: str

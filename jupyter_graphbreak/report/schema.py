@@ -25,7 +25,7 @@ MIME_TYPE = "application/vnd.graphbreak.report.v1+json"
 
 
 class Device(msgspec.Struct, frozen=True):
-    """The requested device and the device that was used; if they differ, ``note`` gives the reason."""
+    """The requested device and the device that was used; if they differ, ``note`` states the reason."""
 
     requested: str
     used: str

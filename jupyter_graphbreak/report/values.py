@@ -1,4 +1,4 @@
-"""Data about the values inside compiled code: those of each line, and the operations that make NaN and Inf."""
+"""Data about the values inside compiled code: those of each line, and the operations that produce NaN and Inf."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LineValues(msgspec.Struct, frozen=True):
 
 
 class NonFinite(msgspec.Struct, frozen=True):
-    """The first operation that makes NaN or Inf from finite numbers.
+    """The first operation that produces NaN or Inf from finite numbers.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class NonFinite(msgspec.Struct, frozen=True):
     execution : int
         The execution of the operation in which NaN or Inf first appears, counted from 1.
     further : int
-        The number of other operations that later make NaN or Inf from finite numbers.
+        The number of other operations that later produce NaN or Inf from finite numbers.
     eager : {"same", "elsewhere", "none"} or None
         Where NaN or Inf first appears in the eager call: on the same line, on a different line, or nowhere. ``None`` if
         this is unknown.

@@ -1,6 +1,6 @@
-"""Yield the entries of a structured trace one by one; only those whose payload is still being read are in memory.
+"""Yield the records of a structured trace one by one; only those whose payload is still being read are in memory.
 
-An entry begins with a line ``V1122 02:10:26.443000 14822 torch/_dynamo/utils.py:2350] {json}``, in which the number
+A record begins with a line ``V1122 02:10:26.443000 14822 torch/_dynamo/utils.py:2350] {json}``, in which the number
 before the path is the process id. The lines of its payload follow, each after a tab. ``torchrun`` and other launchers
 may put ``[rank0]:`` in front of every line.
 """
@@ -29,7 +29,7 @@ _ENTRY_PREFIX = re.compile(
 )
 _LAUNCHER_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
-#: The maximum number of different launcher tags; a line with any further tag belongs to no entry.
+#: The maximum number of different launcher tags; a line with any further tag belongs to no record.
 _MAX_TAGS = 4096
 #: The number of lines that are read between two checks of the deadline.
 _LINES_PER_TIME_CHECK = 1024
@@ -41,7 +41,7 @@ _UNNAMED_ARTIFACT = {"name": ""}
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """One entry: the id of its process (0 if unknown), its record, and the length of its JSON in bytes."""
+    """A record with the id of its process (0 if unknown) and the length of its JSON in bytes."""
 
     process: int
     record: Record
@@ -50,20 +50,20 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 @dataclass
 class Tally:
-    """Counts the entries of a trace, and those that could not be read.
+    """Counts the records of a trace, and those that could not be read.
 
     Parameters
     ----------
     entry_count : int
-        The number of all entries, including kinds that were not requested.
+        The number of all records, including kinds that were not requested.
     unreadable_count : int
-        The number of entries whose first line contains no valid JSON, or is too long.
+        The number of records whose first line contains no valid JSON, or is too long.
     malformed_count : int
-        The number of entries whose JSON does not have the form that PyTorch writes.
+        The number of records whose JSON does not have the form that PyTorch writes.
     damaged_count : int
         The number of payloads that do not match their checksum.
     stray_line_count : int
-        The number of lines that belong to no entry.
+        The number of lines that belong to no record.
     cut_reason : str or None
         The reason why the end of the trace may be missing; ``None`` if it is complete.
     compression_problem : str or None
@@ -84,7 +84,7 @@ class Tally:
 
 @dataclass
 class _OpenEntry:
-    """An entry whose payload is still being read."""
+    """A record whose payload is still being read."""
 
     process: int
     envelope: dict[str, object]
@@ -100,9 +100,9 @@ def read_entries(
     limits: ReadingLimits = _LIMITS,
     deadline: Deadline | None = None,
 ) -> Iterator[LogEntry]:
-    """Yield the entries of a trace.
+    """Yield the records of a trace.
 
-    Our own entries and the bytecode of resume functions are always included. Other entries are only counted, unless
+    Our own records and the bytecode of resume functions are always included. Other records are only counted, unless
     their kind is requested; ``None`` requests all kinds.
     """
     requested_keys = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
@@ -155,7 +155,7 @@ def _lines(stream: BinaryIO, max_length: int, tally: Tally, deadline: Deadline |
 
 
 def starts_like_trace(head: bytes) -> bool:
-    """Return whether one of the lines at the beginning of a file starts an entry of a trace."""
+    """Return whether one of the lines at the beginning of a file starts a record of a trace."""
     return any(
         (prefix := _ENTRY_PREFIX.match(line)) is not None and line[prefix.end() : prefix.end() + 1] == b"{"
         for line in head.split(b"\n")
@@ -193,7 +193,7 @@ def _checksum(payload: bytes) -> str:
 
 
 def _complete_entry(entry: _OpenEntry, tally: Tally) -> LogEntry:
-    """Return an entry whose payload has been read; the line break after the last line is not part of the payload."""
+    """Return a record whose payload has been read; the line break after the last line is not part of the payload."""
     if not entry.payload_lines:
         tally.damaged_count += bool(entry.envelope.get("has_payload"))
         return LogEntry(entry.process, Record(entry.envelope), entry.envelope_size)
@@ -206,7 +206,7 @@ def _complete_entry(entry: _OpenEntry, tally: Tally) -> LogEntry:
     return LogEntry(entry.process, Record(entry.envelope, payload.decode(errors="replace")), entry.envelope_size)
 
 
-#: The kinds of the entries that contain the bytecode of a resume function as a listing.
+#: The kinds of the records that contain the bytecode of a resume function as a listing.
 LISTING_KIND = re.compile(r"artifact:torch_dynamo_resume_in_.*_ORIGINAL_BYTECODE")
 
 

@@ -15,11 +15,11 @@ class ReadingLimits(msgspec.Struct, frozen=True):
     files : int
         The maximum number of files in a folder and its subfolders.
     line, payload : int
-        The maximum number of bytes of one line, and of the text that follows an entry.
+        The maximum number of bytes of one line, and of the text that follows a record.
     text : int
         The maximum number of bytes of text from one file that are in memory.
     entries : int
-        The maximum number of entries from one file that are in memory.
+        The maximum number of records from one file that are in memory.
     processes : int
         The maximum number of processes that wrote into one file.
     unpacked_bytes, ratio : int

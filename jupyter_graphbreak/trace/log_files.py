@@ -36,7 +36,7 @@ _LIMITS = ReadingLimits()
 
 
 class UnreadableTrace(ValueError):  # noqa: N818 - the name already states an error
-    """There is no readable trace at a path; the message gives the reason in one line."""
+    """There is no readable trace at a path; the message states the reason in one line."""
 
 
 _GZIP_MAGIC = b"\x1f\x8b"

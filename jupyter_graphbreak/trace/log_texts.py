@@ -131,7 +131,7 @@ class ProcessFacts:
 
 
 def _started_function(data: Any) -> str:
-    """Return the name of the function that an entry ``dynamo_start`` is about; empty if the entry is malformed."""
+    """Return the name of the function that a record ``dynamo_start`` is about; empty if the record is malformed."""
     stack = data.get("stack") if isinstance(data, dict) else None
     entry = stack[-1] if isinstance(stack, list) and stack else None
     return str(entry.get("name")) if isinstance(entry, dict) else ""

@@ -39,7 +39,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class _Context(msgspec.Struct):
-    """The keys of an entry's JSON besides the entry itself, with limits for their values."""
+    """The keys of a record's JSON besides the record itself, with limits for their values."""
 
     frame_id: _Number | None = None
     frame_compile_id: _Number | None = None
@@ -96,7 +96,7 @@ _ENTRY_FORMS: dict[str, Any] = {
 
 
 def _validate(record: Record) -> Record | None:
-    """Return an entry in a form that can be stored; ``None`` if the entry has an unexpected form."""
+    """Return a record in a form that can be stored; ``None`` if the record has an unexpected form."""
     data, entry_kind = record.data, record.kind
     try:
         msgspec.convert(record.envelope, _Context)
@@ -142,7 +142,7 @@ def read_processes(
 ) -> Iterator[ProcessTrace]:
     """Yield the traces of the processes, one file after the other.
 
-    An UnreadableTrace is raised if no file can be read, or if none contains a trace entry.
+    An UnreadableTrace is raised if no file can be read, or if none contains a trace record.
     """
     folders = folders if folders is not None else SourceFolders()
     deadline = Deadline(limits.seconds)
@@ -178,7 +178,7 @@ def read_file(
     """Return the traces of the processes that wrote into one file; usually, this is a single process.
 
     ``on_read`` receives, during reading, the number of further bytes that were read. An UnreadableTrace is raised if
-    the file cannot be read, or contains no trace entry.
+    the file cannot be read, or contains no trace record.
     """
     return _FileReader(file, on_read, find_cell, folders, limits, deadline).read()
 
@@ -230,7 +230,7 @@ class _FileReader:
             if self._file.stat().st_size == 0:
                 problem = "the file is empty"
             raise UnreadableTrace(f"{self._file}: {problem}; run the program with TORCH_TRACE=FOLDER")
-        if not self._processes_by_pid:  # there are entries, but none that a report needs
+        if not self._processes_by_pid:  # there are records, but none that a report needs
             self._processes_by_pid[0] = ProcessTrace(self._file, 0, rank_in(self._file.name))
             self._facts_by_pid[0] = ProcessFacts()
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graph_count))
@@ -241,7 +241,7 @@ class _FileReader:
         return list(self._processes_by_pid.values())
 
     def _add(self, entry: LogEntry) -> str | None:
-        """Add one entry; if no more entries can be added, return the reason."""
+        """Add one record; if no more records can be added, return the reason."""
         unchecked_record = entry.record
         if LISTING_KIND.fullmatch(unchecked_record.kind):
             line = resumed_line(unchecked_record.payload or "")
@@ -307,18 +307,18 @@ def _problem_notes(name: str, tally: Tally, reduced_graph_count: int) -> Iterato
     """Yield sentences about the parts of a file that could not be read."""
     if tally.unreadable_count:
         problem = "their JSON is damaged or too long"
-        yield f"{tally.unreadable_count} of {tally.entry_count} entries of {name} could not be read: {problem}."
+        yield f"{tally.unreadable_count} of {tally.entry_count} records of {name} could not be read: {problem}."
     if tally.malformed_count:
         problem = "they do not have the form that PyTorch writes"
-        yield f"{tally.malformed_count} of {tally.entry_count} entries of {name} could not be read: {problem}."
+        yield f"{tally.malformed_count} of {tally.entry_count} records of {name} could not be read: {problem}."
     if tally.damaged_count:
-        yield f"Damaged entries in {name}, whose text does not match their checksum: {tally.damaged_count}."
+        yield f"Damaged records in {name}, whose text does not match their checksum: {tally.damaged_count}."
     if tally.stray_line_count:
-        yield f"Lines in {name} that belong to no entry: {tally.stray_line_count}."
+        yield f"Lines in {name} that belong to no record: {tally.stray_line_count}."
     if tally.cut_reason is not None:
         yield f"The end of {name} may be missing: {tally.cut_reason}."
     if tally.stop_reason is not None:
-        yield f"Only the first {tally.entry_count} entries of {name} were read: {tally.stop_reason}."
+        yield f"Only the first {tally.entry_count} records of {name} were read: {tally.stop_reason}."
     if reduced_graph_count:
         limitation = "that are listed without operations, because the log is too long"
         yield f"Graphs of {name} {limitation}: {reduced_graph_count}."

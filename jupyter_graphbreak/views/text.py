@@ -160,7 +160,7 @@ _DEEPER_INDENT = INDENT + "     "
 
 
 def _advice_or_reference(advice: str, number: int, number_by_advice: dict[str, int]) -> str:
-    """Return advice about a break; if it was already given for an earlier break, return a reference to that break."""
+    """Return advice about a break; if it already appeared with an earlier break, return a reference to that break."""
     first = number_by_advice.setdefault(advice, number)
     return advice if first == number else f"as for break {first}"
 
@@ -372,7 +372,7 @@ def _break_lines(report: Report, break_: Break, number_by_advice: dict[str, int]
 
 
 def _group_lines(report: Report, group: Group, number_by_advice: dict[str, int]) -> list[str]:
-    """Return lines on several breaks with one cause: the cause, the first locations, and the advice, given once."""
+    """Return lines on several breaks with one cause: the cause, the first locations, and the advice, each once."""
     first, total = group.breaks[0], len(group.breaks)
     cause = without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(
         _cause_text(first), _MAX_CAUSE_LENGTH

@@ -1,4 +1,4 @@
-"""Reports outside JupyterLab: in VS Code's webview, and on pages made by nbconvert."""
+"""Reports outside JupyterLab: in VS Code's webview, and on pages from nbconvert."""
 
 from __future__ import annotations
 

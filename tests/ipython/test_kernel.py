@@ -121,7 +121,7 @@ def test_a_saved_cell_with_a_model_is_small_and_complete() -> None:
     assert report_size < 90_000 + 20_000 * (BART_BREAKS - 2) or torch.__version__ < "2.12", f"{report_size} bytes"
     size = len(nbformat.writes(notebook).encode())
     # About 45 kB are scripts and styles, and 7 kB describe lines that behave differently when compiled. Older
-    # releases of PyTorch make one more graph and nine more operations.
+    # releases of PyTorch capture one more graph and nine more operations.
     limit = (270_000 if torch.__version__ >= "2.12" else 300_000) + 20_000 * (BART_BREAKS - 2)
     assert size < limit, f"{size} bytes"
     assert notebook.metadata.widgets

@@ -506,7 +506,7 @@ def test_an_internal_error_never_reaches_the_user(shell: Shell, monkeypatch: pyt
     assert result.result == [4.0, 4.0]
     assert [fault.level for fault in shell.report.diagnostics] == ["error"]
     assert shell.report.diagnostics[0].message == (
-        "Internal error in compile_explain while making the report (RuntimeError: ours); your code is not affected."
+        "Internal error in compile_explain while building the report (RuntimeError: ours); your code is not affected."
     )
 
 

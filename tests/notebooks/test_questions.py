@@ -947,7 +947,7 @@ torch.compile or JAX? | frontends#compared-with-jax-jit | TracerBoolConversionEr
 GradScaler inside the compiled step | training#what-breaks-in-training-code | let Python run the scaler
 LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
 schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | run it eagerly
-AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | compiles its own step
+AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | compile their own step
 Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices
 a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | when it is reset
 nvtx ranges break the graph | cost#in-a-profile | put it around the call

@@ -36,7 +36,7 @@ def neutralize(text: str) -> str:
 
 
 def trim_log(log: str) -> str:
-    """Return the entries of a log that a report reads."""
+    """Return the records of a log that a report reads."""
     lines = []
     for entry in re.split(r"\n(?=[^\t])", log.rstrip("\n")):
         head, _, rest = entry.partition("\n")

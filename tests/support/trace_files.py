@@ -22,7 +22,7 @@ _ENTRY_PREFIX = "V0000 00:00:00.000000 0 jupyter_graphbreak:0] "
 
 
 def read_recording(path: Path) -> list[Record]:
-    """Read the entries of all kinds from a recording, as those of one process."""
+    """Read the records of all kinds from a recording, as those of one process."""
     with open_trace(path) as stream:
         return [entry.record for entry in read_entries(stream, Tally())]
 

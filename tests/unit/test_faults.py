@@ -27,8 +27,8 @@ def _forget_printed_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     [(ValueError("one\ntwo"), "ValueError: one"), (UnprintableError(), "UnprintableError")],
 )
 def test_one_sentence_describes_the_error(fault: Exception, text: str) -> None:
-    assert faults.internal_error_sentence("making the report", fault) == (
-        f"Internal error in compile_explain while making the report ({text}); your code is not affected."
+    assert faults.internal_error_sentence("building the report", fault) == (
+        f"Internal error in compile_explain while building the report ({text}); your code is not affected."
     )
 
 

@@ -39,7 +39,7 @@ _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
 #: Methods that cast a tensor to one of these dtypes.
 _CASTS = {torch.Tensor.half, torch.Tensor.bfloat16, torch.Tensor.float}
-#: Matches the names of functions that make a new tensor like a given one, or read its bytes as numbers of a dtype.
+#: Matches the names of functions that create a tensor like an existing one, or read its bytes as numbers of a dtype.
 _KEEPS_DTYPE = re.compile("new_|.*_like$|view$")
 #: The sizes of the noise added to inputs, in rounding errors. Small noise shows the size of rounding in a result.
 #: Large noise shows where a result jumps, such as the gradient of ``relu`` at zero.

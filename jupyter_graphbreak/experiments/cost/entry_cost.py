@@ -365,7 +365,7 @@ def _memory_cost(cost: EntryCost) -> MemoryCost:
     return cost.memory
 
 
-#: All measurements that follow the timing of an entry, in the order in which they are made.
+#: All measurements that follow the timing of an entry, in their order.
 MEASUREMENTS = (
     FurtherMeasurement(
         "guards", "frame_guards", 0.3,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.location import Location
 
-    #: The entries of a stack, outermost first.
+    #: The frames of a stack, outermost first.
     Stack = tuple[StackFrame, ...]
     #: The number of a graph, and of a run of the graph.
     _GraphRun = tuple[int, int]

@@ -321,7 +321,7 @@ def select_value(
 def _split_into_members(if_text: str, else_text: str) -> tuple[Value, Value] | None:
     """Split two expressions into their members; ``None`` if either is not a tuple, list, dict or new object.
 
-    If both are copies of the same named tuple, made with ``_replace``, the members are the replaced fields.
+    If both are copies of the same named tuple, created with ``_replace``, the members are the replaced fields.
     """
     try:
         if_node, else_node = parse_expression(if_text), parse_expression(else_text)

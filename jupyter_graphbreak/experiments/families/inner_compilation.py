@@ -34,7 +34,7 @@ _PATH_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
 _MAX_LISTED_MODULES = 24
 #: The title says that the parts run all layers if they perform a smaller share of the operations than this.
 _SMALL_SHARE = 0.5
-#: Code that makes shallow copies of modules. Such a copy keeps the compiled method of the original.
+#: Code that creates shallow copies of modules. Such a copy keeps the compiled method of the original.
 _SHALLOW_COPIES = re.compile(r"\bcopy\.copy\(|\b(?:nn\.|parallel\.)?DataParallel\(")
 #: Code that may compile something, in any form.
 _COMPILE_CALL = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")

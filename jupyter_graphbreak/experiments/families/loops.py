@@ -188,8 +188,8 @@ def _assumptions_about_items(site: Site, loop: ast.For | ast.While) -> Iterator[
 def _assumptions_about_first_exit(site: Site, exit_: _LoopExit) -> Iterator[str]:
     """Yield an assumption for each object from before the loop that the function keeps if the loop exits at once.
 
-    ``torch.where`` makes a new tensor even if the loop exits before it assigns to a name for the first time. Few inputs
-    make a loop exit so early, so trials may not show the difference.
+    ``torch.where`` returns a new tensor even if the loop exits before it assigns to a name for the first time. Few
+    inputs make a loop exit so early, so trials may not show the difference.
     """
     draft, loop = site.draft, exit_.loop
     set_only_after_exit = _assigned_names(exit_.statements_after) - _assigned_names(exit_.statements_before)
@@ -252,7 +252,7 @@ def _may_keep(draft: Draft, node: ast.Name) -> bool:
 
 
 def _computes_value(value: ast.AST) -> bool:
-    """Return whether an expression gives a new object that shares no memory, as far as its syntax shows."""
+    """Return whether an expression creates a new object that shares no memory, as far as its syntax shows."""
     match value:
         case ast.Call(func=ast.Attribute(attr=name)):
             return name in _COMPUTING_METHODS

@@ -67,7 +67,7 @@ class InnerCall:
         The paths of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
         itself the module ``net``. Empty for a function.
     method : str
-        The name of the modules' method to compile; empty if ``Module.compile`` compiles calls to the modules.
+        The name of the method to compile; empty if ``Module.compile`` compiles calls to the modules.
     functions : frozenset of tuple
         The functions that ran during the call, each as a file name and a function name.
     starts_at_owner : bool

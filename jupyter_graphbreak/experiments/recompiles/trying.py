@@ -1,4 +1,4 @@
-"""Try candidates on all calls to an entry and on calls with sizes that the run never used, and give verdicts."""
+"""Try candidates on all calls to an entry and on calls with sizes that the run never used, and return verdicts."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ class CallTrials:
         return len(programs) * self.frame_count_of_first_call
 
     def run(self, candidate: RecompileCandidate, remedy_context: RemedyContext | None = None) -> CandidateTrial:
-        """Repeat the calls with a candidate, in a context that may also fix breaks, and give a verdict."""
+        """Repeat the calls with a candidate, in a context that may also fix breaks, and return a verdict."""
         start = time.perf_counter()
         changes_code = remedy_context is not None or not candidate.changes_only_calls
         try:

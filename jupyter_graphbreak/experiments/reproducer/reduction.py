@@ -303,7 +303,7 @@ def _simpler_expressions(node: ast.expr) -> list[ast.expr]:
         case ast.Call(ast.Attribute(ast.Name(name), "__new__")):
             return [ast.Call(ast.Name(name, ast.Load()), [], [])]
         case ast.Call(ast.Attribute(attr=name)) if name.startswith(("rand", "tensor", "empty")):
-            return []  # the call makes a tensor
+            return []  # the call creates a tensor
         case ast.Call(func, args):
             parts = [arg for arg in args if not isinstance(arg, ast.Starred | ast.Constant)]
             is_method = isinstance(func, ast.Attribute) and not ast.unparse(func).startswith("torch.")

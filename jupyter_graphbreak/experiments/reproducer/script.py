@@ -43,7 +43,7 @@ _COMPARED_FUNCTION = "result"
 
 
 class ScriptVariant(NamedTuple):
-    """The choices to make when writing a script.
+    """The choices for writing a script.
 
     Small tensors may have their values instead of random ones, objects of packages may be put together from their
     attributes, and lists of modules may contain only the first module of each class. ``error_setting`` turns breaks

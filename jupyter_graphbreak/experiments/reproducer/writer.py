@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 _MAX_ITEMS = 200
 _MAX_DEPTH = 20
 _LITERAL_TYPES = (bool, int, str, bytes, type(None), type(Ellipsis))
-#: The methods of a class that a script needs only to make instances.
+#: The methods of a class that a script needs only to create instances.
 _CONSTRUCTION_METHODS = ("__init__", "__new__", "__post_init__")
 
 
@@ -100,7 +100,7 @@ class ScriptWriter:
         #: The classes whose constructors must not be replaced, because the script may call them.
         self._instantiated_classes: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
-        #: The objects that are made without a constructor: the class, the name of the variable, and the statements.
+        #: The objects that are created without a constructor: the class, the name of the variable, and the statements.
         self._objects_without_constructor: list[tuple[type, str, list[ast.stmt]]] = []
         #: The script's names for attributes of the user's modules, by their names in the user's code.
         self.new_names: dict[str, str] = {}
@@ -118,7 +118,7 @@ class ScriptWriter:
         return ast.fix_missing_locations(tree)
 
     def _write_constructors(self) -> None:
-        """Write a constructor for each class with one instance, from the statements that make this instance."""
+        """Write a constructor for each class with one instance, from the statements that create this instance."""
         classes = [class_ for class_, _, _ in self._objects_without_constructor]
         for class_, variable, steps in self._objects_without_constructor:
             node = self._classes.get(class_)
@@ -180,7 +180,7 @@ class ScriptWriter:
         return self.assign(value, self.expression_of(value), preferred_name)
 
     def assign(self, value: Any, node: ast.expr, preferred_name: str) -> str:
-        """Define a variable for an object that an expression makes, and return its name."""
+        """Define a variable for an object that an expression creates, and return its name."""
         if isinstance(node, ast.Name) and id(value) in self._names:
             return node.id
         name = self._reserve_name(value, preferred_name)
@@ -557,7 +557,7 @@ class ScriptWriter:
         """Return an expression for an instance of a class.
 
         The expression is a constructor call if its arguments are known. Otherwise it is the name of a variable to which
-        an object that is made without its constructor is assigned.
+        an object that is created without its constructor is assigned.
         """
         class_ = type(value)
         if class_.__module__ == "builtins" or not (hasattr(value, "__dict__") or is_written_by_user(class_)):

@@ -152,7 +152,7 @@ class LibraryNamespace(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The name of the module."""
+        """The module's name."""
         return str(self.variables["__name__"])
 
     def content(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ _LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compare
 #: The file of the thread that checks whether progress bars are refreshed often enough.
 _MONITOR_FILE = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
 #: The function that creates the lock of all progress bars; Python's resource tracker registers this lock.
-_LOCK_MAKER = "create_mp_lock"
+_LOCK_CONSTRUCTOR = "create_mp_lock"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -110,7 +110,7 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackFrame | None]:
         if role == "internal":
             break
         if role == "library" and library_frame is None:
-            if code.co_filename.endswith(_MONITOR_FILE) or code.co_name == _LOCK_MAKER:
+            if code.co_filename.endswith(_MONITOR_FILE) or code.co_name == _LOCK_CONSTRUCTOR:
                 return False, None
             library_frame = outer
     if library_frame is None:

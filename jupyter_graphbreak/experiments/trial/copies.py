@@ -24,7 +24,7 @@ import torch
 from jupyter_graphbreak._torch_compat.patching import patch_on_thread
 from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and_overrides, overrides_torch_dispatch
 from jupyter_graphbreak.experiments.trial.object_kinds import (
-    LOCK_MAKERS,
+    LOCK_CONSTRUCTORS,
     belongs_to_process,
     has_attributes_only,
     is_bound_to_data,
@@ -263,7 +263,7 @@ class _Copier:
         return self._copy_item_by_item(value)
 
     def _copy_item_by_item(self, value: Any) -> Any:
-        """Return a copy of a dict, list or set, made item by item."""
+        """Return a copy of a dict, list or set, created item by item."""
         cls: Any = type(value)
         try:
             result = cls.__new__(cls)
@@ -486,7 +486,7 @@ class _Copier:
         (weakref.ref, _copy_reference),
         (functools.partial, _copy_partial),
         # The copy is unlocked, because a trial must not wait for other threads.
-        (tuple(LOCK_MAKERS), lambda _, value: LOCK_MAKERS[type(value)]()),
+        (tuple(LOCK_CONSTRUCTORS), lambda _, value: LOCK_CONSTRUCTORS[type(value)]()),
         (torch.Generator, _copy_generator),
         (threading.local, _copy_thread_local),
         (memoryview, _copy_memory_view),

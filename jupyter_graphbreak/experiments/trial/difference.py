@@ -184,7 +184,7 @@ def _exception_differences(expected: Result, actual: Result) -> Iterator[Differe
 
 
 def _attributes_of_error(error: BaseException) -> dict[str, Any]:
-    """Return the public attributes of an exception, and the name of the class of its cause."""
+    """Return the public attributes of an exception, and the class name of its cause."""
     public_attributes = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return {**public_attributes, "cause": type(error.__cause__).__name__}
 

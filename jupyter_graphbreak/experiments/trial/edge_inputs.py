@@ -101,7 +101,7 @@ _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 _OPTIONAL_NUMBERS = (2.0, 0.0)
 #: The maximum number of such parameters.
 _MAX_OPTIONAL_PARAMETERS = 3
-#: The maximum number of tensors among which every pair is made to share memory.
+#: The maximum number of tensors among which every pair shares memory in one input.
 _MAX_SHARING_TENSORS = 3
 #: The maximum number of constants in the code to use as elements or lengths.
 _MAX_CODE_NUMBERS = 8

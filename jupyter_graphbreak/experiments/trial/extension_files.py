@@ -239,7 +239,7 @@ def is_extension_function(function: Any) -> bool:
 
 
 def cache_replacements(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Cache the replacements that a function makes, because making them again takes longer than most runs."""
+    """Cache the replacements that a function creates, because creating them again takes longer than most runs."""
     replacements: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
     def cached_replacement(original: Any, *details: Hashable) -> Any:
@@ -288,7 +288,7 @@ def _make_imitating_class(original: type, opener: _Opener) -> type:
         def __getattr__(cls, name: str) -> Any:
             return getattr(original, name)
 
-    # Dynamo would make an instance without calling a `__call__` of `ImitatingType`.
+    # Dynamo would create an instance without calling a `__call__` of `ImitatingType`.
     content = {"__doc__": original.__doc__, "__module__": original.__module__, "__new__": disable_dynamo(make_instance)}
     return ImitatingType(original.__name__, (), content)
 

@@ -69,7 +69,7 @@ class Input:
         Whether Python values or sizes may differ from those of the original input. A captured program may depend on
         them.
     preceding_call_count : int
-        The number of calls to make beforehand with the original input, or with a smaller one derived from it, if the
+        The number of calls that run beforehand with the original input, or with a smaller one derived from it, if the
         function changes state.
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by name.

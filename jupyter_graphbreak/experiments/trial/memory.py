@@ -70,7 +70,7 @@ class StorageRecorder(MemoryProvider):
 class SharedMemory(MemoryProvider):
     """Large memory that several copies share. All runs use one copy, which is restored before each run.
 
-    If the tensor that an existing copy was made from is unchanged, all runs use this copy, which is restored from the
+    If the tensor that an existing copy comes from is unchanged, all runs use this copy, which is restored from the
     tensor. ``digests`` are those of tensors in memory that no run has changed.
     """
 

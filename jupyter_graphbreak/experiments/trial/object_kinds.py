@@ -50,8 +50,8 @@ _TORCH_MODULES = (
     "torch._C", "torch._dynamo", "torch._higher_order_ops", "torch._inductor", "torch._library", "torch._ops",
     "torch.library", "torch.cuda.graphs", "torch.cuda.streams", "torch.distributed", "triton",
 )  # fmt: skip
-#: The types of locks, and the functions that make them.
-LOCK_MAKERS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
+#: The types of locks, and the functions that create them.
+LOCK_CONSTRUCTORS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 #: The types of objects whose memory a ``memoryview`` may expose.
 BUFFER_TYPES = (bytearray, array.array)
 
@@ -59,7 +59,8 @@ BUFFER_TYPES = (bytearray, array.array)
 def is_bound_to_data(method: Any) -> bool:
     """Return whether an object is a built-in method of a list, dict, set, deque, tensor or lock."""
     return is_instance(method, types.BuiltinMethodType) and (
-        is_instance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in LOCK_MAKERS
+        is_instance(method.__self__, list | dict | set | deque | torch.Tensor)
+        or type(method.__self__) in LOCK_CONSTRUCTORS
     )
 
 

@@ -196,7 +196,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
             for (
                 find_registry,
                 key,
-            ) in new_keys:  # they are stored only now, because a trial removes the registries that it has made
+            ) in new_keys:  # they are stored only now, because a trial removes the registries that it has created
                 registry = find_registry()
                 registry.setdefault("version", version)  # without a version, Python clears the registry
                 registry[key] = True

@@ -126,7 +126,7 @@ def run(
     """Call a program with copies of arguments and with seeded random generators, and return the outcome.
 
     Arguments that are part of the subject's state are not copied, because :meth:`Subject.restore` restores them. The
-    subject is the copied function that the program is, or that it was made from. A TrialStoppedError is raised if the
+    subject is the copied function that the program is, or that it comes from. A TrialStoppedError is raised if the
     program was stopped before it had an effect outside its copies, or if it changed the process's state, and a
     TimeUpError if the time limit has passed.
     """

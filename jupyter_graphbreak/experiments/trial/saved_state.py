@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.tensor_values import disable_gradients_and
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.object_kinds import (
     BUFFER_TYPES,
-    LOCK_MAKERS,
+    LOCK_CONSTRUCTORS,
     belongs_to_process,
     is_array,
     is_code,
@@ -196,7 +196,7 @@ def value_to_save(value: Any) -> Any:
 
 def _is_lock_or_reference(value: Any) -> bool:
     """Return whether an object is a lock, or only refers to objects that are saved."""
-    return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCK_MAKERS
+    return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCK_CONSTRUCTORS
 
 
 def value_to_restore(saved_value: Any) -> Any:

@@ -247,7 +247,7 @@ def _effect_of_family(event: str) -> tuple[EffectKind, Describe] | None:
 
 
 def short_description(value: Any) -> str:
-    """Return a path or string, shortened, for a description, or the name of the class of any other object."""
+    """Return a path or string, shortened, for a description, or the class name of any other object."""
     with contextlib.suppress(Exception):  # the user's __fspath__
         value = os.fspath(value)
     if isinstance(value, bytes):

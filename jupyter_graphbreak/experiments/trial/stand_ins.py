@@ -227,7 +227,7 @@ def _guarded_iterator() -> Iterator[Any]:
     yield from ()
 
 
-#: The types of built-in iterators over other iterators, each with a function that makes one from a given iterator. The
+#: The types of built-in iterators over other iterators, each with a function that creates one from an iterator. The
 #: stand-ins have the same types, because Dynamo's breaks depend on the type.
 _BUILT_IN_ITERATORS: dict[type, Callable[[Iterator[Any]], Iterator[Any]]] = {
     types.GeneratorType: lambda iterator: iterator,
@@ -258,7 +258,7 @@ def _identity(value: Any) -> Any:
 
 
 def _is_guarded_iterator(value: Any) -> bool:
-    """Return whether an iterator is a stand-in that :func:`stand_in_of_iterator` made."""
+    """Return whether an iterator is a stand-in that :func:`stand_in_of_iterator` created."""
     if type(value) is types.GeneratorType:
         return value.gi_code is _guarded_iterator.__code__
     return type(value) in _BUILT_IN_ITERATORS and any(map(_is_guarded_iterator, gc.get_referents(value)))

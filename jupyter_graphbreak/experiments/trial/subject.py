@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier,
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.memory import SharedMemory, release_content
 from jupyter_graphbreak.experiments.trial.named_objects import named_objects
-from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_MAKERS, is_data, is_immutable
+from jupyter_graphbreak.experiments.trial.object_kinds import LOCK_CONSTRUCTORS, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.process_state import release_leftover_locks
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
 from jupyter_graphbreak.experiments.trial.swapped_bindings import MISSING, NameSnapshot, SwappedBinding
@@ -168,7 +168,7 @@ class Subject:
         self.changeable_parts = self._uncopied_code.changeable_parts
         if memory_provider is not None:
             return
-        self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCK_MAKERS and id(copy) != key]
+        self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCK_CONSTRUCTORS and id(copy) != key]
         self.save_state()
         self.initial_state = self.state() if own_memory is None else {}
 

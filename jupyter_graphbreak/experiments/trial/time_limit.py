@@ -102,7 +102,7 @@ class TimeBudget:
     """A time limit for trying further inputs, counted from the creation of the object.
 
     The limit applies to the processor time of this thread, so the number of inputs does not depend on other programs. A
-    longer limit of wall-clock time, at most five times the processor time, applies to functions that wait.
+    longer wall-clock limit, at most five times the processor time, applies to functions that wait.
     """
 
     def __init__(self, seconds: float, wall_clock: float = float("inf")) -> None:
@@ -120,5 +120,5 @@ class TimeBudget:
         return time.monotonic() > self._wall_clock_deadline
 
 
-#: The limit of wall-clock time, as a multiple of the limit of processor time.
+#: The wall-clock limit, as a multiple of the processor time limit.
 _WALL_CLOCK_FACTOR = 5.0

@@ -111,7 +111,7 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "creates a socket")),
     # If a trial stopped a thread only inside `Thread.start`, Python would keep the thread in its list of threads.
     "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
-    # Python makes pipes before it starts a process, and these would stay open.
+    # Python creates pipes before it starts a process, and these would stay open.
     "multiprocessing.process": {"BaseProcess.start": ("process", "starts a process")},
     "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
     "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
@@ -173,7 +173,7 @@ _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
 _forget_cached_attributes = ctypes.pythonapi.PyType_Modified
 #: Marks the original of a method that a class inherits.
 _INHERITED = object()
-#: The lock is reentrant, because making replacements may import modules, and an import may install further ones.
+#: The lock is reentrant, because creating replacements may import modules, and an import may install further ones.
 _install_lock = threading.RLock()
 
 

@@ -376,7 +376,7 @@ def _describe_small_tensors(expected: torch.Tensor, actual: torch.Tensor) -> str
 
 
 def _have_equal_elements(expected: torch.Tensor, actual: torch.Tensor) -> bool:
-    """Return whether dense tensors are equal, without making temporary tensors as ``assert_close`` does."""
+    """Return whether dense tensors are equal, without creating temporary tensors as ``assert_close`` does."""
     are_dense = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in (expected, actual))
     try:
         return are_dense and expected.device == actual.device and torch.equal(expected, actual)

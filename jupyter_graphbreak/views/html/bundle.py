@@ -1,4 +1,4 @@
-"""Make the MIME bundle of a cell's output, which contains a report and its rows, and read reports from outputs."""
+"""Build the MIME bundle of a cell's output, which contains a report and its rows, and read reports from outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: If the JSON of a report is larger than this, the output leaves out parts of the report.
 _MAX_REPORT_BYTES = 3_000_000
-#: If the code of the graphs has more characters than this, it is compressed together with the rest of the HTML.
+#: If the graphs' code has more characters than this, it is compressed together with the rest of the HTML.
 _MAX_CODE_LENGTH = 4_000
 #: The maximum number of rows of each section in an output that leaves out parts.
 _MAX_ROWS = 500

@@ -1,7 +1,7 @@
 """Render reports as HTML: a snippet for the output of a cell, or a standalone page.
 
-All HTML of reports is made from the templates in this folder. Front ends that run scripts get the same markup, and add
-behaviour to it through the ids and attributes described in :mod:`~jupyter_graphbreak.views.html.references`.
+All HTML of reports is generated from the templates in this folder. Front ends that run scripts get the same markup, and
+add behaviour to it through the ids and attributes described in :mod:`~jupyter_graphbreak.views.html.references`.
 """
 
 from __future__ import annotations
@@ -249,5 +249,5 @@ def page_script() -> str:
 
 
 def _report_macros(view: View) -> Any:
-    # The macros of a template are attributes of a module that is made at run time, so they have no static type.
+    # The macros of a template are attributes of a module that is created at run time, so they have no static type.
     return environment().get_template("report.html.j2").make_module({"v": view} | _TEMPLATE_MODULES)

@@ -96,7 +96,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SourceListing:
-    """A source with the rows of its shown lines; ``more_rows`` makes those of other lines on demand.
+    """A source with the rows of its shown lines; ``more_rows`` builds those of other lines on demand.
 
     ``line_numbers`` are those of all lines that the report contains; ``left_out_count`` of them are not shown.
     """
@@ -154,7 +154,7 @@ class _GutterWidths:
 
 @dataclass(frozen=True, slots=True)
 class _SourceRows:
-    """The lines of a source, and a function that makes a row from a line and the scope of the line before it."""
+    """The lines of a source, and a function that builds a row from a line and the scope of the line before it."""
 
     lines: list[Line]
     make_row: Callable[[Line, Scope | None], SourceRow]

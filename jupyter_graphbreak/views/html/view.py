@@ -178,7 +178,7 @@ class View:
 
     @property
     def device_note(self) -> str:
-        """The device that was used and the reason for it; empty if the report gives no reason."""
+        """The device that was used and the reason for it; empty if the report states no reason."""
         device = self.report.device
         if not device.note:
             return ""

@@ -161,7 +161,7 @@ def _status_lines(report: Report, verdict_text: str) -> list[str]:
     return [whole_clauses(" ".join(part.split()), _MAX_LABEL_LENGTH) for part in parts if part]
 
 
-# Functions that make the sections.
+# Functions that build the sections.
 
 
 def _change_section(report: Report) -> Section | None:
@@ -474,7 +474,7 @@ def _note_section(report: Report) -> Section | None:
     return _make_section("note", "Notes", rows[:MAX_ROWS], [*effects, *diagnostics])
 
 
-#: The functions that make the sections whose rows are sentences; every view shows these sentences unchanged.
+#: The functions that build the sections whose rows are sentences; every view shows these sentences unchanged.
 _MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (
     _cost_section,
     _check_section,

@@ -43,7 +43,7 @@ def headline(changes: Changes) -> str:
 
 
 def figures(changes: Changes) -> list[str]:
-    """Return the figures of both runs: "breaks 2 -> 1"; a figure that is the same in both is given once.
+    """Return the figures of both runs: "breaks 2 -> 1"; a figure that is the same in both appears once.
 
     Functions that only one run compiled, because PyTorch still had their code, are not counted.
     """
@@ -90,7 +90,7 @@ def _not_recompiled_text(changes: Changes) -> str:
 def describe_change(change: BreakChange) -> tuple[str, str, str]:
     """Return a break's location, its expression and its reason.
 
-    The location is that in the later run if the break occurred there. If the break moved, both locations are given.
+    The location is that in the later run if the break occurred there. If the break moved, both locations appear.
     """
     place_text = _change_location_text(change.after or change.before)
     if change.change == "moved":

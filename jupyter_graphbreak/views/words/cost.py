@@ -228,7 +228,7 @@ def cost_verdicts(report: Report) -> list[str]:
     """Say for each entry whether compiled calls are faster than eager ones, and how fixing breaks changes that.
 
     For example: "a compiled call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code
-    take 19 µs; without break 1: 1.2 times faster than eager (9 µs)". No ratio is given if the difference is too small
+    take 19 µs; without break 1: 1.2 times faster than eager (9 µs)". No ratio is shown if the difference is too small
     to measure, or if the entry was still being compiled during the measurement.
     """
     cost = report.cost

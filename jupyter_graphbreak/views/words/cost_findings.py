@@ -284,7 +284,7 @@ def _slow_operation_finding(report: Report, entry: EntryCost, op: OpCost) -> Cos
 def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     """List the objects whose guards take a notable part of a call.
 
-    The measured part "guards and entering the code" includes more than guards, so the sentence gives no total.
+    The measured part "guards and entering the code" includes more than guards, so the sentence contains no total.
 
     For example: "guards on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4 µs (90 guards,
     line 8)".

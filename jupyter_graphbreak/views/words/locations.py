@@ -164,7 +164,7 @@ def is_wrapper_of_step(report: Report, location: Location | None) -> bool:
 
 
 def called_object_name(report: Report, frame: Frame) -> str:
-    """Return the name of the module, or of the method of the optimizer, that a frame calls; empty if it is neither."""
+    """Return the name of the module or the optimizer's method that a frame calls; empty if it is neither."""
     if frame.module is None:
         return ""
     return one_line(frame.module) + (".step" if is_wrapper_of_step(report, frame.location) else "")

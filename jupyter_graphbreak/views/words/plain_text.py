@@ -37,7 +37,7 @@ def times_text(number: int) -> str:
 
 
 def join_words(words: Sequence[str], separator: str, limit: int = _MAX_WORDS) -> str:
-    """Join words; of a list that is longer than the limit, join only the first ones and give the number of the rest."""
+    """Join words; of a list that is longer than the limit, join only the first ones and add the number of the rest."""
     more = len(words) - limit
     return separator.join(words[:limit]) + (f" and {more} more" if more > 0 else "")
 

@@ -477,7 +477,7 @@ def target_text(report: Report, remedy: Remedy) -> str:
 def trials_sentence(trials: BreakRemedies) -> str:
     """Describe the outcome of the changes that do not work: "3 others tried, none works"; empty if there are none.
 
-    If a change removes the break or saves compilations but changes results, its title is given, because the reader
+    If a change removes the break or saves compilations but changes results, its title appears, because the reader
     may still want it.
     """
     failed_trials = [trial for trial in trials.failed_remedies if trial.verdict != "not tried"]

@@ -91,7 +91,7 @@ def verdict(report: Report) -> RunVerdict:
 
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
-    """Return why no change was tried; empty if the report already gives the reason elsewhere."""
+    """Return why no change was tried; empty if the report already states the reason elsewhere."""
     reason = one_line(remedies.why_untried)
     notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
@@ -238,7 +238,7 @@ def _first_step(report: Report) -> str:
 def _breaks_to_keep_outside(report: Report) -> list[Break]:
     """Return the breaks at code that does not belong in a compiled function, such as a backward pass.
 
-    The list is empty if the run has a single break: the verdict then gives its line instead.
+    The list is empty if the run has a single break: the verdict then names its line instead.
     """
     if len(report.breaks) == 1:
         return []
@@ -300,7 +300,7 @@ def advice_beside_verdict(report: Report) -> str:
 
 
 def _no_working_change_text(report: Report) -> str:
-    """Say why no change works; if a library's switch would work but changes results, give its title."""
+    """Say why no change works; if a library's switch would work but changes results, name it."""
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.result_difference is not None:

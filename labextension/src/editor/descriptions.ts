@@ -21,7 +21,7 @@ const MAX_IN_TOOLTIP = 10;
 /** The maximum number of characters in a heading or in a note beside a line. */
 const MAX_HEADING_LENGTH = 200;
 
-/** A piece of the note beside a line, its class, and the selection that a click on it makes. */
+/** A piece of the note beside a line, its class, and the selection that a click on it sets. */
 export interface INotePart {
   readonly text: string;
   readonly className: string;

@@ -1,4 +1,4 @@
-/** The dialog that shows changes before they are made to a notebook. */
+/** The dialog that shows changes before they are applied to a notebook. */
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
@@ -8,7 +8,7 @@ import { visiblePieces } from '../report/shown';
 import { makeElement } from '../view/elements';
 import type { IShownChange } from './remedyapplier';
 
-/** Show complete changes, and ask whether to make them. */
+/** Show complete changes, and ask whether to apply them. */
 export async function confirmChanges(
   changes: readonly IShownChange[],
   trans: TranslationBundle

@@ -39,21 +39,21 @@ const MAX_CHARACTERS = 200_000;
 /** The changes of one cell. */
 interface ICellChanges {
   readonly cell: ICodeCellModel;
-  /** The name of the cell in the report. */
+  /** The cell's name in the report. */
   readonly reportName: string;
   /** The text to change; nothing is changed if the cell's text differs by then. */
   readonly before: string;
   readonly changes: readonly ILineChange[];
 }
 
-/** All changes that remedies make to a notebook. */
+/** All changes of a notebook by remedies. */
 interface IPlan {
   readonly edits: readonly ICellChanges[];
   /** The code of a new cell above the explained one; empty if none is inserted. */
   readonly code: string;
 }
 
-/** The changes of one cell, as shown before they are made. */
+/** The changes of one cell, as shown before they are applied. */
 export interface IShownChange {
   /** The cell and its lines. */
   readonly heading: string;
@@ -68,7 +68,7 @@ interface IUndoable {
 export interface IRemedyApplierOptions {
   readonly reports: NotebookReports;
   readonly trans: TranslationBundle;
-  /** Show the reader all changes, and ask whether to make them. */
+  /** Show the reader all changes, and ask whether to apply them. */
   confirm(changes: readonly IShownChange[]): Promise<boolean>;
   /** Explain the active cell of a notebook, and try remedies. */
   explainAndTry(panel: NotebookPanel): Promise<void>;
@@ -130,7 +130,7 @@ export class RemedyApplier {
   ): Promise<IApplied> {
     const { trans, confirm } = this._options;
     const { panel, run, report } = this._find(root);
-    // Compute and show all changes before making any.
+    // Compute and show all changes before applying any.
     const plan = this._planOf(report, run, refs);
     const { edits, code } = plan;
     if (edits.length === 0 && code === '') {
@@ -309,7 +309,7 @@ export class RemedyApplier {
     };
   }
 
-  /** The changes of cells; throws if a cell is not the one that the remedies were made for. */
+  /** The changes of cells; throws if a cell is not the one that the remedies are for. */
   private _editsOf(
     report: Report,
     run: IRun,

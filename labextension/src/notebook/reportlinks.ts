@@ -167,7 +167,7 @@ function showBreaks(root: HTMLElement, passes = PASSES): void {
 /**
  * The distance to scroll to show the breaks of a report without hiding its top.
  *
- * If the end of the cell is out of sight, the reader has scrolled elsewhere, and nothing moves.
+ * If the cell's end is out of sight, the reader has scrolled elsewhere, and nothing moves.
  */
 function hiddenBelow(root: HTMLElement, outer: Element): number {
   const code = root.closest('.jp-Cell')?.querySelector('.jp-InputArea');

@@ -178,7 +178,7 @@ export class PanelModel {
   private readonly _sortChosen = new Signal<this, Sort>(this);
   private _state = INITIAL;
   private _rows: readonly IRow[] = [];
-  /** The state from which the rows were made. */
+  /** The state from which the rows were built. */
   private _rowInputs: readonly unknown[] = [];
 }
 

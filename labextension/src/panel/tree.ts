@@ -33,7 +33,7 @@ export interface INodeContent {
   readonly count: string | null;
 }
 
-/** A node of the tree; its children are made when it is opened. */
+/** A node of the tree; its children are created when it is opened. */
 export interface INode {
   readonly key: string;
   readonly run: IRun;

@@ -25,7 +25,7 @@ export interface ILineChange {
   readonly lines: readonly string[];
 }
 
-/** The error if a line differs from the line that an edit was made for, or two edits change the same line. */
+/** The error if a line differs from the line that an edit is for, or two edits change the same line. */
 export class LineMismatch extends Error {
   /** @param line - The number of the line. */
   constructor(readonly line: number) {
@@ -38,8 +38,8 @@ export class LineMismatch extends Error {
  *
  * @param text - The current text.
  * @param edits - Edits of one source.
- * @param original - The text that the edits were made for; it identifies the line that follows an insertion.
- * @throws LineMismatch if the text is not the one that the edits were made for.
+ * @param original - The text that the edits are for; it identifies the line that follows an insertion.
+ * @throws LineMismatch if the text is not the one that the edits are for.
  */
 export function changesFor(
   text: string,

@@ -220,6 +220,6 @@ export async function writeClipboard(text: string): Promise<void> {
   const isCopied = document.execCommand('copy');
   area.remove();
   if (!isCopied) {
-    throw new Error('the browser gives no access to the clipboard');
+    throw new Error('the browser does not allow access to the clipboard');
   }
 }

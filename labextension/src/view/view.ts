@@ -142,7 +142,7 @@ class View {
     }
   }
 
-  /** Highlight a selection made elsewhere. */
+  /** Highlight a selection from elsewhere. */
   private _highlight(reference: string, reveal: boolean): void {
     if (reference === this._selection.reference) {
       return;

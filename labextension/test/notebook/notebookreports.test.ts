@@ -203,7 +203,7 @@ test('an edit is compared with the last run of the cell', () => {
     return (
       target && [
         target.run.cellId,
-        ...target.edited.map(({ before, now }) => [before === TEXT, now])
+        ...target.editedCells.map(({ before, now }) => [before === TEXT, now])
       ]
     );
   };

@@ -124,7 +124,7 @@ def test_source_lines_come_from_the_file_if_it_is_still_the_same(
 
 
 def entries_of_process(text: str, pid: int, rank: int) -> list[str]:
-    """Return the entries of a log as a process with the given id and rank would have written them."""
+    """Return the records of a log as a process with the given id and rank would have written them."""
     entries = text.rstrip("\n").replace("\nV", "\n\0V").split("\n\0")
     new_entries = []
     for entry in entries:
@@ -175,7 +175,7 @@ def test_prefixes_that_a_launcher_adds_are_removed(tmp_path: Path) -> None:
     (tmp_path / "trace.log").write_text("starting\n" + tagged_text)
     report = read_report(tmp_path / "trace.log")
     assert len(report.graphs) == 3
-    assert warning_messages(report) == ["Lines in trace.log that belong to no entry: 1."]
+    assert warning_messages(report) == ["Lines in trace.log that belong to no record: 1."]
 
 
 def test_windows_line_ends_do_not_count_as_damage(tmp_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     damaged_text = text.replace("y = x * 2", "y = x * 3").replace('{"compilation_metrics"', '{"compilation_metrics', 1)
     (tmp_path / "trace.log").write_text(damaged_text)
     messages = warning_messages(read_report(tmp_path / "trace.log"))
-    assert "Damaged entries in trace.log, whose text does not match their checksum: 1." in messages
+    assert "Damaged records in trace.log, whose text does not match their checksum: 1." in messages
     assert any(
-        "entries of trace.log could not be read: their JSON is damaged or too long." in message for message in messages
+        "records of trace.log could not be read: their JSON is damaged or too long." in message for message in messages
     )
 
 

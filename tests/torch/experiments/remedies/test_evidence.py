@@ -259,7 +259,7 @@ def test_a_change_that_differs_for_a_floating_point_divisor_works_on_what_ran() 
     remedies = remedies_of(divide_if_positive, torch.tensor([5, -7, 9]), torch.tensor(2))
     working_remedies = [remedy for remedy in remedies if remedy.verdict in WORKING and "torch.where" in remedy.title]
     assert [remedy.verdict for remedy in working_remedies] == ["works on what ran"]
-    assert "but the original raises nothing with float32 tensors" in (working_remedies[0].reason or "")
+    assert "float32" in (working_remedies[0].reason or "")
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ MISSING_PROGRAM_REASONS = {
     "GB0097": "PyTorch 2.13 traces `append` and `appendleft` of such a deque.",
     "GB0103": "PyTorch 2.13 traces methods that a subclass overrides. (With the backend `eager`, one that calls "
     "`super()` runs again in the graph, and its result can be wrong; with Inductor it is right.)",
-    "GB0115": "It happens only if the key function raises an error; it then raises without compiling, too.",
+    "GB0115": "It happens only if the key function raises an error, so uncompiled code raises an error there.",
     "GB0151": "PyTorch 2.13 traces `signature` and `getfullargspec`; `getsource` and `currentframe` break as "
     "[GB0007](gb0007.md).",
     "GB0160": "PyTorch 2.13 gives the reason [GB4347](gb4347.md) instead.",

@@ -11,7 +11,6 @@ from jupyter_graphbreak.experiments.families.deferral import is_constant
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
-    called_name,
     dotted_name,
     names_bound,
     names_read,
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 #: Code before the end that rules out the change: it may return, or bind names in ways that are not followed here.
-_UNSUPPORTED_NODES = (FunctionNode, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global, ast.Match, ast.Return)
-
+_UNSUPPORTED_NODES = (FunctionNode, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Match, ast.Return)
 #: Names whose methods usually compute tensors.
 _OWNERS_OF_OPERATIONS = {"torch", "nn", "F", "self"}
 
@@ -128,7 +126,7 @@ def _header_of(statement: ast.stmt) -> ast.expr | None:
 
 def _values_for_graph(node: ast.expr, local_names: set[str]) -> Iterator[ast.expr]:
     """Yield the parts of an expression that the graph computes: all that moves no tensor to the host."""
-    if not any(_moved_tensor(part) is not None for part in ast.walk(node) if isinstance(part, ast.expr)):
+    if not any(_moves_tensor(part) for part in ast.walk(node) if isinstance(part, ast.expr)):
         is_computed = not isinstance(node, ast.Name | ast.Attribute) and not is_constant(node)
         if is_computed and not names_read(node).isdisjoint(local_names):
             yield node
@@ -159,11 +157,10 @@ def _parts_evaluated_once(node: ast.expr) -> list[ast.expr]:
             return [child for child in children if isinstance(child, ast.expr)]
 
 
-def _moved_tensor(node: ast.expr) -> ast.expr | None:
-    """Return the tensor that an expression moves to the host or turns into an array."""
-    if called_name(node) == "numpy" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.value
-    return tensor_moved_to_host(node)
+def _moves_tensor(node: ast.expr) -> bool:
+    """Return whether an expression moves a tensor to the host or turns it into an array."""
+    is_array = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "numpy"
+    return is_array or tensor_moved_to_host(node) is not None
 
 
 def _run_after_call(site: Site, function: FunctionNode, ending: _Ending) -> dict[str, str] | None:

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
-from benchmarks.user_view import Cell, CellView, Session, attribute_ids, make_shell, run_in_fork, seed  # noqa: E402
+from benchmarks.differences import differences
+from benchmarks.user_view import Cell, CellView, Session, attribute_ids, make_shell, run_in_fork, seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -136,7 +136,7 @@ def with_fallback(
             return function(*args, **kwargs)
         except errors_to_raise:
             raise
-        except Exception as fault:  # noqa: BLE001 - see the module's docstring
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_fault(activity, fault, on_fault)
         # The call is outside the handler, so that an error in the fallback does not have ours as its context.
         return fallback(*args, **kwargs)

@@ -141,7 +141,7 @@ def _drop_headings(_: Sphinx, env: BuildEnvironment) -> None:
 _PAGES = frozenset(cause_pages.pages())
 
 
-class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
+class _CellLexer(IPython3Lexer):  # type: ignore[misc] # the package ships no types
     """Colours the cell below the magic as Python, and a shell script that a cell writes as one."""
 
     tokens: ClassVar = {

@@ -185,7 +185,7 @@ def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
             stored_value = _stored_value(self, inst)
         except (AttributeError, KeyError, TypeError):  # this PyTorch stores it elsewhere: use its own lookup
             pass
-        except Exception as fault:  # noqa: BLE001 - as above
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run("reading new globals", fault)
         if stored_value is None:
             return original(self, inst, *args, **kwargs)

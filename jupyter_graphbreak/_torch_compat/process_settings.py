@@ -364,7 +364,7 @@ def _flushes_denormal() -> bool:
     return _DENORMAL_NUMBER[0] * 1.0 == 0
 
 
-def _stop_profiler(was_on: bool) -> None:  # noqa: FBT001 - the value of a setting
+def _stop_profiler(was_on: bool) -> None:  # noqa: FBT001 - the parameter is the value of a setting
     import torch
 
     if not was_on:

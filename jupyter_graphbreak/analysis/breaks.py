@@ -365,7 +365,7 @@ class BreakTable:
         ordered_events = sorted(self._events, key=lambda pair: pair[0].order)
         ids_of_errors: list[str] = []
         for event, ident in ordered_events:
-            # Scopes opened inside the compiled function stay inside a scope put around it.
+            # A stricter scope around the compiled function would not override the scopes that the function opens.
             inner_scopes = [scope for scope in event.context.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
             is_refusal = isinstance(event.context, additions.FrameRefused)

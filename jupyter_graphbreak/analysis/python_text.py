@@ -53,7 +53,7 @@ def hide_python_warnings() -> Iterator[None]:
 
     No warning filter is set, because each change of the filters makes Python forget which warnings it has shown.
     """
-    original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls it
+    original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls this function
     warnings._showwarnmsg = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         yield

@@ -128,7 +128,7 @@ def _check_python() -> RequirementFinding:
     version = f"Python {platform.python_version()}"
     try:
         import_compilers()
-    except Exception as error:  # noqa: BLE001 - the failure is the finding
+    except Exception as error:  # noqa: BLE001 - the error is the finding
         return RequirementFinding(
             "PyTorch's compiler",
             f"importing it fails with {type(error).__name__}: {_first_line(error)}",
@@ -248,7 +248,7 @@ def _check_triton() -> tuple[RequirementFinding, bool]:
         return RequirementFinding(what, says, f"Install it: `pip install '{requirement}'`."), False
     try:
         importlib.import_module("triton")
-    except Exception as error:  # noqa: BLE001 - the failure is the finding
+    except Exception as error:  # noqa: BLE001 - the error is the finding
         says, breaks_pytorch = _import_failure(error, version), not isinstance(error, ImportError)
         if not is_needed and not breaks_pytorch:
             return RequirementFinding(what, f"{says} (only GPUs need it)."), False
@@ -299,7 +299,7 @@ def _check_compiled_function(device: torch.device) -> RequirementFinding:
     try:
         with speed_up_cpu_compilation():
             result = torch.compile(function, fullgraph=True)(x)
-    except Exception as error:  # noqa: BLE001 - the failure is the finding
+    except Exception as error:  # noqa: BLE001 - the error is the finding
         sentence = f"compiling a function fails with {type(error).__name__}: {_first_line(error)}"
         return RequirementFinding(what, sentence, "If everything above is ok, report it to PyTorch.")
     seconds = time.monotonic() - start

@@ -145,8 +145,8 @@ class AssistantTools:
         self,
         path: FilePath,
         arguments: ProgramArguments = [],  # noqa: B006 - never changed, and shown in the tool's schema
-        compile: CompileFlag = False,  # noqa: A002, FBT002 - the word in torch; given by name
-        try_changes: Annotated[  # noqa: FBT002 - given by name
+        compile: CompileFlag = False,  # noqa: A002, FBT002 - torch uses this word; passed by keyword
+        try_changes: Annotated[  # noqa: FBT002 - passed by keyword
             bool, Field(description="Also try changes that remove breaks and recompiles; takes up to two minutes.")
         ] = False,
     ) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def program_of(context: click.Context) -> RequestedProgram:
     if module == "" or not words:
         command = context.info_name
         raise click.UsageError(f"no program given: use graphbreak {command} FILE or graphbreak {command} -m MODULE")
-    if module is None and not os.path.isfile(words[0]):  # noqa: PTH113 - the name stays unchanged
+    if module is None and not os.path.isfile(words[0]):  # noqa: PTH113 - a Path would change the name
         raise click.UsageError(f"{words[0]}: no such file")
     if module is not None and not _module_exists(module):
         raise click.UsageError(f"-m {module}: no such module")
@@ -180,7 +180,7 @@ def run_program(
             status = _exit_status(exit_.code)
         except KeyboardInterrupt:
             status = INTERRUPTED
-        except Exception as error:  # noqa: BLE001 - any error that the program raises
+        except Exception as error:  # noqa: BLE001 - the program may raise any error
             program_traceback = _program_traceback(error)
             sys.excepthook(type(error), error.with_traceback(program_traceback), program_traceback)
             status = FAILED
@@ -211,7 +211,7 @@ def _run_as_main(path: str, module: str | None, *, compiles_calls: bool) -> None
         vars(main).update(__package__=spec.parent, __loader__=spec.loader)
         sys.argv[0] = filename
     sys.modules["__main__"] = main
-    exec(code, vars(main))  # noqa: S102 - the program
+    exec(code, vars(main))  # noqa: S102 - runs the user's program
 
 
 def _code_of(spec: ModuleSpec | None, filename: str) -> CodeType:
@@ -286,7 +286,7 @@ def _exit_status(code: Any) -> int:
 
 
 def _module_exists(module: str) -> bool:
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as Python does
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - Python does the same
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError, AttributeError):

@@ -435,7 +435,7 @@ class Observation:
                         self._shell.user_ns[self.options.output] = frontends
                     display(frontends)
         except UsageError as error:
-            print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
+            print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run, so the error is not raised
         finally:
             display(replace(report, diagnostics=[*report.diagnostics, *self._notes[note_count:]]))
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-import snowballstemmer  # type: ignore[import-untyped] # it ships no types
+import snowballstemmer  # type: ignore[import-untyped] # the package ships no types
 
 from jupyter_graphbreak.knowledge.causes import CAUSES
 from notebooks import cause_pages, constructs, known_bugs

@@ -48,8 +48,8 @@ class Lab:
     def send_request(self, path: str, method: str = "GET", data: Any = None) -> Any:
         """Send a request to the server."""
         body = None if data is None else json.dumps(data).encode()
-        request = urllib.request.Request(f"{self.url}/{path}", body, method=method)  # noqa: S310 - our own server
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+        request = urllib.request.Request(f"{self.url}/{path}", body, method=method)
+        with urllib.request.urlopen(request, timeout=60) as response:
             text = response.read()
         return json.loads(text) if text else None
 

@@ -58,7 +58,7 @@ def unfused_kernels(steady_state: SteadyState) -> list[UnfusedKernels]:
             continue
         module = timer.modules[number]
         try:
-            pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
+            pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called in this iteration only
         except TimeUpError:  # the findings so far are kept
             break
         unfused += notable_kernels(ident, pairs, steady_state.locate)

@@ -451,7 +451,7 @@ def _propose_with_selected_arguments(
         for block in (if_statement.body, if_statement.orelse)
         if len(block) == 1 and isinstance(block[0], ast.Expr) and isinstance(block[0].value, ast.Call)
     ]
-    if len(calls) != 2 or python_test:  # noqa: PLR2004 - one in each branch
+    if len(calls) != 2 or python_test:  # noqa: PLR2004 - each branch has one call
         return
     arguments = [[*call.args, *(keyword.value for keyword in call.keywords)] for call in calls]
     evaluated_parts = [call.func for call in calls] + [part for parts in arguments for part in parts]

@@ -174,7 +174,7 @@ def _call_condition(source: ParsedSource, test: ast.expr, torch_name: str) -> st
     name = called_name(test)
     if isinstance(test.func, ast.Name) and name in {"any", "all"}:
         return _condition_of_items(source, test, torch_name)
-    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
+    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the function has two operands
         return _equality_condition(source, test, torch_name)
     if name == "is_nonzero" and len(test.args) == 1:
         return f"{as_operand(_text_on_device(source, test.args[0]))} != 0"

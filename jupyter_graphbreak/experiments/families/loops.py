@@ -350,7 +350,7 @@ def _splices_to_return_after_end(
         return None
     returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
     containers = ast.Tuple | ast.List | ast.Dict | ast.Constant
-    if len(returns) != 2 or final_return.value is None or isinstance(final_return.value, containers):  # noqa: PLR2004 - the early one and the final one
+    if len(returns) != 2 or final_return.value is None or isinstance(final_return.value, containers):  # noqa: PLR2004 - one return is early, one final
         return None
     if (
         isinstance(early_return.value, containers)

@@ -59,7 +59,7 @@ def _find_call(site: Site, *names: str) -> ast.Call | None:
 
 def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
     call = _find_call(site, "random_")
-    if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
+    if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range has two ends
         return
     torch_name = site.torch_name
     tensor = site.source.text_of(call.func.value)
@@ -246,7 +246,7 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     """Write ``list(map(f, xs))`` or ``tuple(map(f, xs))`` as a comprehension."""
     call = _find_call(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
-    if call is None or not isinstance(inner, ast.Call) or dotted_name(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
+    if call is None or not isinstance(inner, ast.Call) or dotted_name(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - the arguments are a function and its items
         return
     function, items = inner.args
     if not isinstance(function, ast.Name | ast.Attribute):

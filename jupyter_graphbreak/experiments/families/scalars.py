@@ -114,7 +114,7 @@ def _tensor_and_mask(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_select":
         if len(node.args) == 1:
             return node.func.value, node.args[0]
-        return (node.args[0], node.args[1]) if len(node.args) == 2 else None  # noqa: PLR2004 - a tensor and a mask
+        return (node.args[0], node.args[1]) if len(node.args) == 2 else None  # noqa: PLR2004 - the arguments are a tensor and a mask
     return None
 
 

@@ -294,7 +294,7 @@ class Application:
         if definition.name in created_functions:
             namespace[definition.name] = created_functions[definition.name]
         else:
-            exec(definition.code, namespace)  # noqa: S102 - the changed program
+            exec(definition.code, namespace)  # noqa: S102 - runs the changed program
             created_functions[definition.name] = namespace[definition.name]
 
 

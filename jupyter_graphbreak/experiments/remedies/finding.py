@@ -131,7 +131,7 @@ def _not_started_message(entry: Entry) -> str:
     return f"Nothing was tried for {entry.name}: the time limit was reached before it could run."
 
 
-def find_remedies(  # noqa: PLR0913 - independent options of one search
+def find_remedies(  # noqa: PLR0913 - the options of the search are independent
     report: Report,
     files: Mapping[str, str],
     recorded_entries: RecordedEntries,

@@ -66,7 +66,7 @@ def record_test_results() -> Iterator[dict[int, set[bool | None]]]:
     """
     results: dict[int, set[bool | None]] = defaultdict(set)
 
-    def record(number: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
+    def record(number: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - the instrumented code calls it by position
         if not is_test:
             results[number].add(None)
             return value

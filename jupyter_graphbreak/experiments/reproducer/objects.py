@@ -97,7 +97,7 @@ def is_certainly_equal(value: Any, default: Any) -> bool:
     """Return whether a value is certainly equal to a default."""
     try:
         return value is default or (type(value) is type(default) and bool(value == default))
-    except Exception:  # noqa: BLE001 - a class of a package
+    except Exception:  # noqa: BLE001 - a package may define the class
         return False
 
 

@@ -236,7 +236,7 @@ def _run_and_write_answer(script: str, folder: str, file: IO[bytes]) -> None:
         try:
             program = compile(script, str(path), "exec")
             with COMMON_REPLACEMENTS.install(), TRIAL_REPLACEMENTS.install(), listen(blocker):
-                exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
+                exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - runs the script
         except EffectRefusedError as error:
             reason = error.effect.description
         except BaseException as error:  # noqa: BLE001 - the exception may be the finding to reproduce

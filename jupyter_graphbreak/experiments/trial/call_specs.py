@@ -416,7 +416,7 @@ def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]
     if is_instance(value, Mapping):
         try:
             return [(PathStep("item", key), part) for key, part in stored_items(value) if isinstance(key, str | int)]
-        except Exception:  # noqa: BLE001 - the user's `items`
+        except Exception:  # noqa: BLE001 - calls the user's `items`
             return []
     attributes = _attributes(value, enters_objects=enters_objects)
     return [(PathStep("attribute", name), part) for name, part in attributes.items()]
@@ -487,7 +487,7 @@ def _global_names(code: types.CodeType) -> frozenset[str]:
 
 def _has_content(cell: types.CellType) -> bool:
     try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
+        cell.cell_contents  # noqa: B018 - reading an empty cell raises
     except ValueError:
         return False
     return True

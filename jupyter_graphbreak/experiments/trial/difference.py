@@ -146,7 +146,7 @@ def _are_close_doubles(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     one, other = expected.detach(), actual.detach()
     try:
         return torch.allclose(other, one, rtol=_RTOL_OF_DOUBLES, atol=_ATOL_OF_DOUBLES, equal_nan=True)
-    except Exception:  # noqa: BLE001 - such as a fake tensor
+    except Exception:  # noqa: BLE001 - some tensors, such as fake tensors, cannot be compared
         return True
 
 
@@ -229,7 +229,7 @@ def describe_error(error: BaseException | None) -> str:
 def _message(error: BaseException | None) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the user's __str__
+    except Exception:  # noqa: BLE001 - calls the user's `__str__`
         return ""
 
 

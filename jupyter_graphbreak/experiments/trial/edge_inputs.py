@@ -214,7 +214,8 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
         if _shares_size(call, name):
             kind = f"{description}, {OF_DIFFERENT_SIZE}"
             yield description, kind, arguments
-            # If all numbers are equal, broadcasting one row gives the same result, so the numbers are also changed.
+            # If all numbers are equal, one row that is broadcast gives the same result as all rows; different numbers
+            # may reveal that the argument lacks rows.
             number_changes: dict[str, Change] = {"negated": negate, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
                 changed_arguments = map_tensors(arguments, unless(call.may_be_indices, make_values))
@@ -381,7 +382,7 @@ def _shrunk_arguments(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]
 
 
 def _shares_size(call: OriginalCall, name: str) -> bool:
-    """Return whether an argument's tensors share a size with those of other arguments. Code may rely on that."""
+    """Return whether an argument's tensors share a size with those of other arguments; code may require equal sizes."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}

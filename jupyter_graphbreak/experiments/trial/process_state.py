@@ -112,7 +112,7 @@ def _is_equal(before: Any, after: Any) -> bool:
         return True
     try:
         return bool(before == after)
-    except Exception:  # noqa: BLE001 - objects of the user's classes
+    except Exception:  # noqa: BLE001 - the objects may be of the user's classes
         return before is after
 
 
@@ -366,7 +366,7 @@ def _stack_size() -> int:
     return size
 
 
-def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 - the value of a part
+def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 - the parameter is the value of a setting
     if is_on:
         faulthandler.enable(sys.__stderr__)
     else:

@@ -332,7 +332,7 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
     """Return the report's description of an exception."""
     try:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    except Exception:  # noqa: BLE001 - the user's __str__
+    except Exception:  # noqa: BLE001 - calls the user's `__str__`
         lines = []
     return Raised(type(error).__name__, lines[0] if lines else "", raiser)
 

@@ -172,7 +172,7 @@ def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> No
 
 
 def _install_audit_hook() -> None:
-    global _is_installed  # noqa: PLW0603 - a hook cannot be removed
+    global _is_installed  # noqa: PLW0603 - a hook cannot be removed, so it is installed once
     with _install_lock:
         if not _is_installed:
             importlib.import_module("torch._dynamo.eval_frame").skip_code(_audit_hook.__code__)
@@ -206,7 +206,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     kind, describe = kind_and_describe
     try:
         description = describe(args)
-    except Exception:  # noqa: BLE001 - arguments of user classes
+    except Exception:  # noqa: BLE001 - the arguments may be of the user's classes
         description = f"does something outside its objects ({event})"
     if description is not None:
         notify_listeners(kind, description, frame)
@@ -269,7 +269,7 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     if flags & _WRITE_FLAGS:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
-        mode = os.stat(path).st_mode  # noqa: PTH116 - accepts bytes and descriptors
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a Path accepts no bytes and no descriptors
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             return f"reads from the pipe {name}"
     return None

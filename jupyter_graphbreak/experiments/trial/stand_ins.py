@@ -427,7 +427,7 @@ class _GuardedInput:
 
     def __iter__(self) -> Any:
         if is_in_trial():
-            notify_listeners("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - as above
+            notify_listeners("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return iter(self._stream)
 
 

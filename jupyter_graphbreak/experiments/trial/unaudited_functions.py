@@ -452,7 +452,7 @@ def _wrap_descriptor_user(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
-        descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
+        descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - there is no public function
         is_allowed = trial_descriptors.was_created(descriptor) if closes else trial_descriptors.is_usable(descriptor)
         # The code that runs while a library's finalizer closes a file has nothing to do with the file.
         if not is_allowed and (not closes or is_called_by_user(frame)):

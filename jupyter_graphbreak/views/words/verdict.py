@@ -47,7 +47,7 @@ _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl",
 _MAX_WRAPPERS = 5
 #: The name to show for the code at the top level of a cell.
 _CELL_NAME = "the cell"
-#: The maximum number of functions to name; more are only counted.
+#: The maximum number of functions or variations to name in one sentence.
 _MAX_NAMES = 2
 #: An operation that a graph contains at least this often is assumed to come from an unrolled loop. The verdict mentions
 #: such a loop if compiling took at least this many seconds.

@@ -197,7 +197,7 @@ def test_an_assertion_that_fails_in_a_graph_looks_as_in_eager_code(
     cache_entry = (len(ASSERTING_PROGRAM), None, ASSERTING_PROGRAM.splitlines(keepends=True), filename)
     monkeypatch.setitem(linecache.cache, filename, cache_entry)
     scope: dict[str, Any] = {}
-    exec(compile(ASSERTING_PROGRAM, filename, "exec"), scope)  # noqa: S102 - the text above
+    exec(compile(ASSERTING_PROGRAM, filename, "exec"), scope)
     with compile_calls_without_faults() as calls, pytest.raises(AssertionError) as caught:
         calls.route(scope[name])(X)
     assert compiled_names(calls) == [name]

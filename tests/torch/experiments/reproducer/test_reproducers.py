@@ -115,7 +115,7 @@ def test_the_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "__main__", notebook)
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as expected, jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, cell, "exec"), vars(notebook))  # noqa: S102 - the program
+        exec(compile(text, cell, "exec"), vars(notebook))
     kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
     entry = next(entry for entry in kept_run._kept_entries.entries if entry.name == "show")
@@ -124,7 +124,7 @@ def test_the_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pyte
     ).replace("torch._logging", "#")
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as actual:
-        exec(compile(script, "<script>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the script that is tested
+        exec(compile(script, "<script>", "exec"), {"__name__": "__main__"})
     assert "Options app" in expected.getvalue()
     assert actual.getvalue() == expected.getvalue()
 
@@ -141,7 +141,7 @@ def test_the_script_has_the_optimizer_with_its_groups() -> None:
     ) in text
     assert "(regression(x) * parameter)" in text
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(text, "<script>", "exec"), {})  # noqa: S102 - the script that is tested
+        exec(compile(text, "<script>", "exec"), {})
 
 
 @pytest.mark.exhaustive
@@ -168,7 +168,7 @@ def test_the_script_prints_the_break_alone() -> None:
 
 def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
     y = x.relu()
-    print("secret words")  # noqa: T201 - the break
+    print("secret words")
     return y + 1
 
 

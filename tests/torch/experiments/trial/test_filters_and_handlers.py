@@ -195,14 +195,14 @@ def test_warnings_pass_the_process_filters(action: Any, expected_count: int | No
 
 
 def print_then_log(x: torch.Tensor) -> torch.Tensor:
-    print("printed")  # noqa: T201
+    print("printed")
     LOG.warning("logged")
     return x
 
 
 def log_then_print(x: torch.Tensor) -> torch.Tensor:
     LOG.warning("logged")
-    print("printed")  # noqa: T201
+    print("printed")
     return x
 
 

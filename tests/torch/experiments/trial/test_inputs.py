@@ -209,7 +209,7 @@ def test_an_endless_loop_on_one_line_and_a_lock_that_the_run_itself_holds_end() 
             return x
 
     namespace: dict[str, Any] = {}
-    exec("def endless():\n    while True: pass", namespace)  # noqa: S102 - the formatter would use two lines
+    exec("def endless():\n    while True: pass", namespace)
 
     with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
         Reference(wait, next(derived_inputs(Arguments(torch.ones(2)), wait)))

@@ -1,7 +1,7 @@
 """Observations of runs and differences between runs: each case fails if one observation is missing."""
 
 # The functions under test print, draw random numbers, and ignore arguments.
-# ruff: noqa: ARG001, ARG005, NPY002, PLW0108, S311, T201
+# ruff: noqa: ARG001, ARG005, PLW0108
 
 from __future__ import annotations
 

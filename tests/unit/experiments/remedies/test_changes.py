@@ -114,13 +114,13 @@ def test_a_change_is_extended_by_proposals() -> None:
 
 
 def test_the_code_applies_the_settings() -> None:
-    import torch._dynamo.config as config  # noqa: PLR0402 - as the code does
+    import torch._dynamo.config as config  # noqa: PLR0402 - the code imports it in this form
 
     change = Change(settings={FLAG: True, SETTING: ["builtins.print", "warnings.warn", "logging.Logger.info"]})
     code = code_of(change)
     assert code is not None
     with config.patch(capture_scalar_outputs=False, reorderable_logging_functions=set()):
-        exec(code, {})  # noqa: S102 - the code under test
+        exec(code, {})
         import logging
         import warnings
 

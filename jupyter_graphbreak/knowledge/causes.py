@@ -188,7 +188,7 @@ CAUSES = (
             "Decide whether this code can be written differently or stay out of the compiled function: PyTorch "
             "considers the error its own bug, so report it."
         ),
-        page="errors.md#report-it-to-pytorch",
+        page="errors.md#report-the-bug-to-pytorch",
     ),
     KnownCause(
         "ConstraintViolationError",
@@ -1897,7 +1897,7 @@ CALLS = (
         title="`breakpoint`",
         advice="debug it eagerly, with torch.compiler.set_stance('force_eager')",
         manual_step=_INTERACTION_STEP,
-        page="errors.md#step-through-it-with-a-debugger",
+        page="errors.md#step-through-compiled-code-with-a-debugger",
     ),
     KnownCall(
         pattern=r"\bcontext_?var\w*\.|\.get\(\)",

@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _take(page: Page, name: str, height: int = 960) -> None:
-    page.wait_for_timeout(1000)  # until nothing moves any more
+    page.wait_for_timeout(1000)  # until nothing moves
     page.screenshot(path=HERE / "_static" / name, clip={"x": 0, "y": 0, "width": 1280, "height": height})
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PARTITION_FUNCTION = "min_cut_rematerialization_partition"
 #: The modules in which backends look up the function that divides a graph into forward and backward pass.
 _PARTITION_USERS = ("torch._inductor.compile_fx", "torch._dynamo.backends.debugging")
-#: The backends that divide graphs with this function.
+#: The backends that divide a graph into forward and backward pass.
 _PARTITIONING_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
 
 

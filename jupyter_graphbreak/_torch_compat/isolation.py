@@ -68,7 +68,7 @@ def _remove_new_static_marks() -> Iterator[None]:
 
 
 #: The ``gb_type`` of the breaks that :func:`break_at_live_generators` causes.
-LIVE_GENERATOR = "Generator in use beyond compiled code"
+LIVE_GENERATOR_TYPE = "Generator in use beyond compiled code"
 
 
 @contextlib.contextmanager
@@ -87,7 +87,7 @@ def break_at_live_generators() -> Iterator[None]:
 
     def reconstruct(*_: Any, **__: Any) -> None:
         break_graph(
-            gb_type=LIVE_GENERATOR,
+            gb_type=LIVE_GENERATOR_TYPE,
             context="",
             explanation="Dynamo would replace a generator with an iterator over its remaining items. This code "
             "does not call torch.compile, so it keeps its generator.",

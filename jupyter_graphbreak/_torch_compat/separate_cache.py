@@ -23,7 +23,7 @@ from jupyter_graphbreak._torch_compat.patching import (
 )
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import TRIAL_ENDED
+from jupyter_graphbreak.records.records import TRIAL_ENDED_REASON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -414,7 +414,7 @@ def _invalidate(cache_entry: Any) -> None:
     so that it does not count towards the recompile limit.
     """
     manager = cache_entry.guard_manager
-    deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
+    deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED_REASON)
     deleted_manager.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted_manager)

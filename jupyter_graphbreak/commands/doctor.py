@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jupyter_graphbreak.commands.options import FAILED, SUCCESS, format_option
+from jupyter_graphbreak.commands.options import FAILURE_STATUS, SUCCESS_STATUS, format_option
 from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def doctor_command(output_format: str) -> int:
         click.echo(msgspec.json.encode([dataclasses.asdict(finding) for finding in findings]))
     else:
         click.echo(f"{count_text(len(faults), 'fault')}: {join_with_and(faults)}." if faults else "All is well.")
-    return FAILED if faults else SUCCESS
+    return FAILURE_STATUS if faults else SUCCESS_STATUS
 
 
 @contextlib.contextmanager

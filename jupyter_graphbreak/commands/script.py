@@ -20,7 +20,7 @@ import click
 from msgspec.structs import replace
 
 from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
-from jupyter_graphbreak.commands.options import FAILED, INTERRUPTED, Gate, SharedOptions, shared_options
+from jupyter_graphbreak.commands.options import FAILURE_STATUS, INTERRUPTED_STATUS, Gate, SharedOptions, shared_options
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def script_command(
         entries=any(reruns),
     )
     if run is None:
-        return status or FAILED
+        return status or FAILURE_STATUS
 
     report = _rerun(run, reruns) if any(reruns) else run.report
     gate_status = gate.finish(
@@ -179,11 +179,11 @@ def run_program(
         except SystemExit as exit_:
             status = _exit_status(exit_.code)
         except KeyboardInterrupt:
-            status = INTERRUPTED
+            status = INTERRUPTED_STATUS
         except Exception as error:  # noqa: BLE001 - the program may raise any error
             program_traceback = _program_traceback(error)
             sys.excepthook(type(error), error.with_traceback(program_traceback), program_traceback)
-            status = FAILED
+            status = FAILURE_STATUS
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
     return run, status

@@ -55,7 +55,7 @@ _NAMES_AROUND_COMPUTATION = frozenset(
         "train", "eval", "synchronize", "Event",
     }
 )  # fmt: skip
-#: Packages for plots, tables, files and logs. A function that uses one of them is not compiled either.
+#: Packages for plots, tables, files and logs. A function that uses one of them is not compiled.
 _PACKAGES_AROUND_COMPUTATION = frozenset(
     {
         "IPython", "PIL", "csv", "json", "logging", "matplotlib", "mlflow", "os", "pandas", "pathlib", "pickle",
@@ -67,7 +67,7 @@ _READING_NAMES = frozenset(
     {"item", "tolist", "numpy", "detach", "cpu", "shape", "size", "dim", "ndim", "numel", "dtype", "device", "append",
      "extend", "add_scalar", "format", "join", "info", "debug", "warning", "write"}
 )  # fmt: skip
-#: A function that uses all names of one of these sets is not compiled either. In a graph, ``torch.full`` turns Python's
+#: A function that uses both names of one of these pairs is not compiled. In a graph, ``torch.full`` turns Python's
 #: random integers into floats.
 _PAIRS_NOT_TO_COMPILE = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
 #: The names in ``_READING_NAMES`` that extract values from a tensor.

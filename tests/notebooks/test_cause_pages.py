@@ -213,7 +213,7 @@ def _skipping_examples() -> set[str]:
 
 
 SKIPPING_EXAMPLES = _skipping_examples()
-#: This function only helps to debug Dynamo.
+#: A function that only helps to debug Dynamo.
 _NOT_IN_TABLE = {"step_unsupported"}
 
 

@@ -438,7 +438,7 @@ ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
 capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
 what does capture_scalar_outputs do? | settings#graph-breaks-and-what-is-traced | unknown numbers
-is traceable_tensor_subclasses needed? | settings#settings-that-do-nothing-any-more | traced without it
+is traceable_tensor_subclasses needed? | settings#settings-that-no-longer-have-an-effect | traced without it
 assume_static_by_default | settings#recompiles-guards-and-dynamic-sizes | from the first call on
 activation_memory_budget: which value? | settings#results-speed-and-memory-inductor | is half
 TORCHINDUCTOR_FX_GRAPH_CACHE=1 | compile_time#kept-on-disk-the-second-start | on by default
@@ -481,7 +481,7 @@ vmap of jacfwd INTERNAL ASSERT FAILED compiled | training#a-gradient-of-a-gradie
 if mask.all(): return, a shortcut breaks the graph | causes/gb0170#if-on-a-tensor | is_compiling
 out[mask] = f(x[mask]) breaks | causes/gb0036 | torch.where(mask, f(x), out)
 loss.item() in the returned dict | causes/gb0124 | when you log it
-dynamic_shapes=True unexpected keyword argument | settings#settings-that-do-nothing-any-more | dynamic=True
+dynamic_shapes=True unexpected keyword argument | settings#settings-that-no-longer-have-an-effect | dynamic=True
 F.dropout drops in eval() | cost#random-numbers-and-dropout | training=self.training
 pickle a compiled method | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | state_dict
 spawn: convert_frame | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | new process

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-#: News notifications would cover the panel in the lower right corner.
+#: JupyterLab's settings. News notifications would cover the panel in the lower right corner.
 _SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
@@ -34,7 +34,7 @@ _SETTINGS = {
     },
 }
 
-#: By default, each page makes the server check with node whether a build is needed.
+#: The configuration of pages. By default, each page makes the server check with node whether a build is needed.
 _PAGE_CONFIG = {"buildCheck": False}
 
 

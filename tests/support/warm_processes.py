@@ -39,7 +39,7 @@ COLD_START = "COLD_START"
 FEW_INPUTS = "FEW_UNUSUAL_INPUTS"
 #: Prefixes of environment variables that PyTorch or Python reads while it is loaded.
 _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_", "CXX")
-#: Those that neither reads then: Inductor reads its folder when it compiles, and a fork reads PyTorch's logs again.
+#: Environment variables that are read after loading: Inductor reads its folder when it compiles, a fork PyTorch's logs.
 _LATER_NAMES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_TRACE", "TORCH_LOGS", "PYTHON_EXEC"})
 _LATER_PREFIXES = ("TORCHELASTIC_", "TORCH_NCCL_")
 #: The Python options that a forked process can have.

@@ -27,7 +27,7 @@ _BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
-#: Further functions and methods that return a flag, a number or a tensor.
+#: Functions and methods that return a flag, a number or a tensor.
 _NUMERIC_FUNCTIONS = {
     "amax", "amin", "count_nonzero", "equal", "allclose", "is_nonzero", "max", "mean", "min", "prod", "sum",
 }  # fmt: skip

@@ -55,9 +55,9 @@ _IMPURE_BUILTINS = {
 }  # fmt: skip
 #: Packages whose functions change no argument unless their names or arguments say so.
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
-#: The usual names of these packages, which an earlier cell may have imported.
+#: The usual names of packages without side effects, which an earlier cell may have imported.
 _USUAL_PACKAGE_NAMES = {"F", "math", "np", "torch"}
-#: Parts of names that show that a function of these packages changes an argument or global state.
+#: Parts of names that show that a function in ``_PURE_PACKAGES`` changes an argument or global state.
 _IMPURE_NAME_PARTS = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
 #: Methods of containers and strings that change nothing.
 _PURE_METHODS = {

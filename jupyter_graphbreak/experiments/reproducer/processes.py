@@ -137,9 +137,9 @@ class _EffectBlocker:
         self.effect: ObservedEffect | None = None
 
     def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
-        from jupyter_graphbreak.experiments.trial.side_effects import SETS_HOSTNAME, EffectRefusedError
+        from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME_EFFECT, EffectRefusedError
 
-        if effect.kind == "state" and effect.description != SETS_HOSTNAME:
+        if effect.kind == "state" and effect.description != HOSTNAME_EFFECT:
             return  # the change ends with the process
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)

@@ -40,13 +40,13 @@ _MAX_CALLS = 64
 _MAX_COMPILING_CALLS = 96
 #: The maximum number of calls to examine before they run.
 _MAX_EXAMINED_CALLS = 256
-#: The maximum number of these calls whose state is also examined.
+#: The maximum number of calls whose state is also examined before they run.
 _MAX_CALLS_WITH_STATE = 32
-#: The same maximum until a call other than the first compiles something.
+#: The maximum number of calls whose state is examined until a call other than the first compiles something.
 _MAX_CALLS_WITH_STATE_AT_FIRST = 4
 #: The maximum size in bytes of a tensor whose data is copied.
 _MAX_TENSOR_BYTES = 1 << 16
-#: The maximum size in bytes of all these copies together.
+#: The maximum size in bytes of all copied data of tensors together.
 _MAX_COPIED_BYTES = 1 << 25
 #: The maximum depth of containers and objects to examine.
 _MAX_DEPTH = 6

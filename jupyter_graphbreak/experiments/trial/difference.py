@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.named_objects import RESULT, leaves, named_tensors
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT_PATH, leaves, named_tensors
 from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, short_repr, varying_paths
 
 if TYPE_CHECKING:
@@ -305,8 +305,8 @@ def _layout_differences(expected: Result, actual: Result) -> Iterator[Difference
 
 
 def _zero_sign_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    actual_tensors = dict(named_tensors(actual.value, RESULT))
-    for path, tensor in named_tensors(expected.value, RESULT):
+    actual_tensors = dict(named_tensors(actual.value, RESULT_PATH))
+    for path, tensor in named_tensors(expected.value, RESULT_PATH):
         actual_tensor = actual_tensors.get(path)
         if (
             actual_tensor is None
@@ -387,7 +387,7 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
         shared_others, actual_shared_others = others & actual.paths, actual_others & expected.paths
         if (bool(others), relation, shared_others) == (bool(actual_others), actual_relation, actual_shared_others):
             continue
-        if not path.startswith(RESULT) and not shared_others and not actual_shared_others:
+        if not path.startswith(RESULT_PATH) and not shared_others and not actual_shared_others:
             continue  # only one of the two programs reads the names that share the object
         if path in expected.layouts and not actual_others and all(part.startswith("the argument ") for part in others):
             before = f"it {relation} {min(shared_others or others)}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 #: The first part of the paths into the returned value.
-RESULT = "the result"
+RESULT_PATH = "the result"
 
 
 def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from markupsafe import Markup
 
 from jupyter_graphbreak.report.relevance import functions_worth_counting
-from jupyter_graphbreak.report.remedies import INTERRUPTED
+from jupyter_graphbreak.report.remedies import INTERRUPTED_REASON
 from jupyter_graphbreak.views.html.environment import OptionalPart, style_sheet
 from jupyter_graphbreak.views.html.highlight import escape_html, highlight_python
 from jupyter_graphbreak.views.html.references import Links, References
@@ -337,7 +337,7 @@ class View:
     def offers_trials(self) -> bool:
         """Whether trials can be started: there are breaks or recompiles, and no trials yet or interrupted ones."""
         remedy_list = self.report.remedies
-        is_complete = remedy_list is not None and all(remedy.reason != INTERRUPTED for remedy in remedy_list)
+        is_complete = remedy_list is not None and all(remedy.reason != INTERRUPTED_REASON for remedy in remedy_list)
         return bool(self.report.breaks or self.report.recompiles) and not is_complete
 
     @staticmethod

@@ -194,7 +194,7 @@ _MAX_SMALL_CALL_US = 200.0
 _ADVICE_ON_SMALL_CALLS = (
     ": a call does too little work, so compile a function that does more, or leave this one uncompiled"
 )
-#: Calls in the run take longer than in the measurement, because they are watched.
+#: Calls in the run may take up to this many times as long as in the measurement, because they are watched.
 _MAX_WATCHED_RATIO = 1.5
 _MAX_ENTRIES = 50
 #: The maximum number of an entry's remedies to describe.

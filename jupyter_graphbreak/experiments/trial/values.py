@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import ctypes
 import dataclasses
 import math
 import re
@@ -37,6 +38,8 @@ _NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), t
 _CANCELED_TOLERANCE = 1e-5
 #: The largest absolute difference that rounding alone explains.
 _ATOL = 1e-5
+#: The largest relative difference of doubles that rounding may explain, however small they are.
+_RTOL_OF_SMALL_DOUBLES = 0.1
 #: The maximum error of a result, and the maximum number of its elements with large errors, as multiples of those that
 #: noise causes.
 _ROUNDING_FACTOR = 8
@@ -482,11 +485,23 @@ def _describe_type(value: Any) -> str:
 
 
 def _is_close(expected: complex, actual: complex) -> bool:
+    """Return whether two numbers are equal up to rounding errors.
+
+    A number that Python itself computed, such as a small learning rate, has no rounding errors of ``float32``.
+    """
     if isinstance(expected, float) and math.isnan(expected):
         return actual != actual  # noqa: PLR0124 - nan
     if not (cmath.isfinite(expected) and cmath.isfinite(actual)):  # the tolerance would be infinite
         return expected == actual or repr(expected) == repr(actual)
-    return expected == actual or abs(expected - actual) <= 1e-5 + 1.3e-6 * abs(expected)
+    difference = abs(expected - actual)
+    if not _is_single(expected) and difference > _RTOL_OF_SMALL_DOUBLES * abs(expected):
+        return False
+    return expected == actual or difference <= _ATOL + 1.3e-6 * abs(expected)
+
+
+def _is_single(number: complex) -> bool:
+    """Return whether ``float32`` represents a number exactly, as after ``item()``; complex numbers count as such."""
+    return isinstance(number, complex) or number == ctypes.c_float(number).value
 
 
 def _is_equal(expected: Any, actual: Any) -> bool:

@@ -529,6 +529,9 @@ def test_strings_are_equal_up_to_the_last_digit_of_a_number(expected: str, actua
         (-float("inf"), float("inf"), False),
         (float("nan"), float("nan"), True),
         (complex("inf"), 1j, False),
+        (1e-6, 5e-7, False),
+        (1e-6, 1.00001e-6, True),
+        (torch.tensor(1e-6).item(), torch.tensor(5e-7).item(), True),
         (complex("nan"), complex("nan"), True),
     ],
 )

@@ -105,8 +105,8 @@ def _describe_excess(report: Report, marker_name: str, limit: _Limit) -> str | N
     )
     number = len([item for item in items if limit.module is None or _is_within(report, item.location, limit.module)])
     allowed = "none is allowed" if limit.max_number == 0 else f"at most {limit.max_number} allowed"
-    where = f" within {limit.module}" if limit.module is not None else ""
-    return f"{_count_with_noun(number, noun)}{where}, {allowed}" if number > limit.max_number else None
+    place = f" within {limit.module}" if limit.module is not None else ""
+    return f"{_count_with_noun(number, noun)}{place}, {allowed}" if number > limit.max_number else None
 
 
 def _is_unknown(report: Report, module: str) -> bool:

@@ -137,8 +137,8 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
     reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []
 
-    def note_reason(_: None, why: Any, reason: str, *args: Any) -> None:
-        reasons[why.name1, why.name2] = reason % args if args else reason
+    def note_reason(_: None, pair: Any, reason: str, *args: Any) -> None:
+        reasons[pair.name1, pair.name2] = reason % args if args else reason
 
     def stop_before_codegen(inductor_scheduler: Any, *_: Any, **__: Any) -> None:
         pairs.extend(_dependent_pairs(inductor_scheduler.nodes, reasons, scheduler_module.ExternKernelSchedulerNode))

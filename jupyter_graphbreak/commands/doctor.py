@@ -34,10 +34,10 @@ def doctor_command(output_format: str) -> int:
         for finding in examine_installation():
             findings.append(finding)
             if output_format == "text":
-                click.echo(f"{'ok' if finding.fix is None else 'fault':6}{finding.what}: {finding.says}")
+                click.echo(f"{'ok' if finding.fix is None else 'fault':6}{finding.requirement}: {finding.sentence}")
                 if finding.fix is not None:
                     click.echo(f"      {finding.fix}")
-    faults = [finding.what for finding in findings if finding.fix is not None]
+    faults = [finding.requirement for finding in findings if finding.fix is not None]
     if output_format == "json":
         click.echo(msgspec.json.encode([dataclasses.asdict(finding) for finding in findings]))
     else:

@@ -123,8 +123,8 @@ class Gate:
 def _failure_reason(error: OSError | ValueError) -> str:
     if isinstance(error, MalformedBaseline):
         return f"not a baseline: {error}; correct it, or delete it and create it again with --update-baseline"
-    why: str = getattr(error, "strerror", None) or str(error)
-    return why[:1].lower() + why[1:]
+    reason: str = getattr(error, "strerror", None) or str(error)
+    return reason[:1].lower() + reason[1:]
 
 
 # The exit statuses of commands.

@@ -444,7 +444,7 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
     compiled_second, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
     faults: list[str] = []
     with Worker() as worker:
-        with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+        with compile_calls(CompileOptions(), lambda activity, fault: faults.append(f"{activity}: {fault}")) as calls:
             calls.route(first)(ONES)
             worker(lambda: compiled_second(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)

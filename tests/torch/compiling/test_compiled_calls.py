@@ -90,7 +90,7 @@ def _reset_dynamo() -> Iterator[None]:
 @contextmanager
 def compile_calls_without_faults() -> Iterator[CompiledCalls]:
     faults: list[str] = []
-    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda activity, fault: faults.append(f"{activity}: {fault}")) as calls:
         yield calls
     assert faults == []
     assert torch.nn.Module.__call__ is MODULE_CALL

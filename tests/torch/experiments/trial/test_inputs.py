@@ -532,7 +532,7 @@ def test_a_call_whose_signature_refuses_its_arguments_has_inputs() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))])
     torch.optim.lr_scheduler.StepLR(optimizer, 1)  # gives `optimizer.step` the signature of the unbound method
     descriptions = [input_.example.what for input_ in edge_inputs(Arguments(), optimizer.step, {})]
-    assert any(what.startswith("closure = ") for what in descriptions), descriptions
+    assert any(description.startswith("closure = ") for description in descriptions), descriptions
 
 
 def accept_no_argument() -> None:

@@ -165,10 +165,10 @@ def execute(
     except NoSuchKernel as error:
         raise UnreadableNotebook(f"{path}: the kernel {error.name!r} is not installed") from None
     except (AttributeError, KeyError, TypeError) as error:
-        invalid_part = _why_invalid(notebook)
-        if invalid_part is None:
+        validation_error = _why_invalid(notebook)
+        if validation_error is None:
             raise
-        raise UnreadableNotebook(f"{path} cannot be run: {invalid_part}") from error
+        raise UnreadableNotebook(f"{path} cannot be run: {validation_error}") from error
     _remove_widgets(notebook)
     executed_notebook: dict[str, Any] = notebook
     return executed_notebook, failure

@@ -499,7 +499,7 @@ def _is_close(expected: complex, actual: complex) -> bool:
     return expected == actual or difference <= _ATOL + 1.3e-6 * abs(expected)
 
 
-def _is_single(number: complex) -> bool:
+def _is_single(number: Any) -> bool:
     """Return whether ``float32`` represents a number exactly, as after ``item()``; complex numbers count as such."""
     return isinstance(number, complex) or number == ctypes.c_float(number).value
 

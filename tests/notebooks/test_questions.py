@@ -945,7 +945,7 @@ snntorch Leaky neurons | libraries#kornia-monai-openclip-speechbrain | a loop ov
 a MIG slice of an A100 | gpu#a-part-of-a-gpu-mig | CUDA_VISIBLE_DEVICES
 torch.compile or JAX? | frontends#compared-with-jax-jit | TracerBoolConversionError
 GradScaler inside the compiled step | training#what-breaks-in-training-code | let Python run the scaler
-LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
+LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly, so compile the model
 schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | run it eagerly
 AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | compile their own step
 Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices

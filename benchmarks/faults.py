@@ -352,7 +352,7 @@ def outcome_of_interrupt(
     faultless_run: list[CellView],
     interrupted_run: list[CellView] | str,
 ) -> Outcome:
-    """Compare the cells after an interrupt, except the third: it uses names that the first assigns."""
+    """Compare the cells after an interrupt, except the third, which uses names that the first assigns."""
     if isinstance(interrupted_run, str):
         return Outcome(location, [interrupted_run], has_report=False, is_reported=False, is_next_report_right=False)
     is_reported = "KeyboardInterrupt" in str(interrupted_run[0].parts["error"])

@@ -278,7 +278,7 @@ class Session:
 
 
 def _remove_our_frames(lines: list[str]) -> Iterator[str]:
-    """Yield an output's lines, without our frames in printed stacks: *Limits* mentions these frames."""
+    """Yield an output's lines, without our frames in printed stacks, which *Limits* mentions."""
     code_line = ""
     for line, next_line in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         is_ours = "/jupyter_graphbreak/ipython/" in line or next_line.endswith(" MAGIC")

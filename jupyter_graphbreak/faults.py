@@ -76,7 +76,7 @@ _printed_sentences: set[str] = set()
 
 
 def print_fault_once(activity: str, fault: BaseException) -> None:
-    """Print the sentence about an internal error once per process: a hook in PyTorch may fail thousands of times."""
+    """Print the sentence about an internal error once per process, because a hook may fail thousands of times."""
     sentence = internal_error_sentence(activity, fault)
     if not collect_fault(sentence) and sentence not in _printed_sentences:
         _printed_sentences.add(sentence)

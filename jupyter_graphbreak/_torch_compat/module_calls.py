@@ -304,7 +304,7 @@ def _is_skipped(function: Any) -> bool:
 
 
 def has_skipped_forward(module: torch.nn.Module) -> bool:
-    """Return whether Dynamo skips a module's ``forward``, as in ``torch.nn``: ``compile()`` then compiles nothing."""
+    """Return whether Dynamo skips a module's ``forward``, as in ``torch.nn``, so ``compile()`` compiles nothing."""
     forward = getattr(module, "forward", None)
     return is_instance(forward, types.MethodType) and _is_skipped(forward)
 

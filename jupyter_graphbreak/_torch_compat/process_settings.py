@@ -278,7 +278,7 @@ def context_variables() -> frozenset[ContextVar[Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_for_module_count(_: int) -> frozenset[ContextVar[Any]]:
-    """Search PyTorch's modules. The argument is the number of all modules: a cached result is valid until an import."""
+    """Search PyTorch's modules. The number of all modules makes a cached result valid until the next import."""
     variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
         if name[:6] in {"torch", "torch."}:

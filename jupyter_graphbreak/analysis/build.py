@@ -328,7 +328,7 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
 
 
 def _with_advice_on_program_error(breaks: list[Break], error: RunError | None) -> list[Break]:
-    """Return the breaks, with new advice on those at the exception that ended the run: the program itself raises it."""
+    """Return the breaks, with new advice on those at the program's own exception that ended the run."""
     if error is None or error.location is None:
         return breaks
     line = error.location.source, error.location.line

@@ -49,7 +49,7 @@ def parse_expression(text: str) -> ast.expr:
 
 @contextlib.contextmanager
 def hide_python_warnings() -> Iterator[None]:
-    """Hide the warnings that Python issues while it parses code: Python showed them when the user ran that code.
+    """Hide the warnings that Python issues while it parses code, because Python showed them when the user ran it.
 
     No warning filter is set, because each change of the filters makes Python forget which warnings it has shown.
     """

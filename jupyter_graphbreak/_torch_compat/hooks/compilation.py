@@ -315,7 +315,7 @@ def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
     def observation_without_gpu(call: WatchedCall) -> CudagraphSkipped | None:
-        """Record a graph for the CPU: PyTorch does not log that it gets no CUDA graph."""
+        """Record a graph for the CPU, because PyTorch does not log that it gets no CUDA graph."""
         devices = set(attribute_of(call.argument("self"), "device_types") or ())
         return (
             CudagraphSkipped(reason=_CPU_GRAPH_SKIP_REASON) if config.triton.cudagraphs and devices == {"cpu"} else None

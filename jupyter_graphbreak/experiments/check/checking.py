@@ -73,7 +73,7 @@ _MAX_TIMED_CALLS = 100
 class CheckResult:
     """The check of an entry, and the report of the run on copies in which the entry was compiled.
 
-    If the eager and the compiled call both raise an exception, so that there is no result to compare, ``error_name`` is
+    If the eager and the compiled call both raise an exception, so there is no result to compare, ``error_name`` is
     the name of the eager call's exception.
     """
 

@@ -38,7 +38,7 @@ _KIND_BY_WORDS: dict[str, WhyNotFused] = {
     "tiling": "order",
     "device mismatch": "device",
 }
-#: Operations that eager mode also computes with libraries, so that nobody expects them to be fused.
+#: Operations that eager mode also computes with libraries, so nobody expects them to be fused.
 _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 

@@ -59,7 +59,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _calls_compiled_functions(problem: Problem) -> bool:
-    """Return whether functions that eager code called were compiled separately: the end may call them."""
+    """Return whether functions that eager code called were compiled separately, because the end may call them."""
     return any(
         frame.role == "call" and frame.caller is not None and frame.outcome == "compiled"
         for frame in problem.report.frames

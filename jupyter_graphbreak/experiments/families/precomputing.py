@@ -345,7 +345,7 @@ class _Partition:
         return isinstance(node, _COMPOSITE_EXPRESSIONS) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
-        """Return whether a function can run before the call: a builtin, a part of a module, or a method of a value."""
+        """Return whether a builtin, a part of a module or a method of a value can run before the call."""
         name = dotted_name(function)
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False

@@ -211,7 +211,7 @@ def _may_suppress(source: ParsedSource, node: ast.AST, context: ast.expr) -> boo
 
 
 def _definition_may_suppress(part: ast.AST) -> bool:
-    """Return whether a part of a context's definition may suppress errors: a handler, or the result of ``__exit__``."""
+    """Return whether a part of a context's definition, a handler or the result of ``__exit__``, may suppress errors."""
     match part:
         case ast.Try(handlers=handlers):
             return bool(handlers)

@@ -366,7 +366,7 @@ def _unpacked_mapping(node: ast.Call) -> ast.expr | None:
 
 
 def _is_lookup(node: ast.expr) -> bool:
-    """Return whether an expression only looks a value up, so that it can be evaluated twice."""
+    """Return whether an expression only looks a value up, so it can be evaluated twice."""
     match node:
         case ast.Name():
             return True

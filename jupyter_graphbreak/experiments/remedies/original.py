@@ -382,7 +382,7 @@ def _empty_tensor_count(arguments: Arguments) -> int:
 
 
 def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Drop each kind of input that the function refuses for some values: the function is not meant for that kind.
+    """Drop each kind of input that the function refuses for some values, because it is not meant for that kind.
 
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three errors do not
     show that the function is not meant for such tensors, so a change must keep them:

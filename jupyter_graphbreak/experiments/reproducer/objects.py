@@ -174,7 +174,7 @@ def _lookup(module_name: str, path: str) -> Any:
 
 
 def is_user_module(value: Any) -> bool:
-    """Return whether an object is a module that the user wrote: its file is not part of a package."""
+    """Return whether an object is a module that the user wrote, that is, whose file is not part of a package."""
     file = getattr(value, "__file__", None) if isinstance(value, types.ModuleType) else None
     return isinstance(value, types.ModuleType) and file is not None and not is_library(file)
 

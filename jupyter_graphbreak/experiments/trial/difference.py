@@ -208,7 +208,7 @@ def is_raised_by_operation(error: BaseException) -> bool:
 
 
 def _comes_from_graph_check(original_error: BaseException, error: BaseException) -> bool:
-    """Return whether an error comes from a check in a graph: the original's check, or one that PyTorch added."""
+    """Return whether an error comes from a check in a graph, either the original's or one that PyTorch added."""
     if type(error) is not RuntimeError:
         return False
     message = _message(error)
@@ -391,7 +391,7 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
             continue  # only one of the two programs reads the names that share the object
         if path in expected.layouts and not actual_others and all(part.startswith("the argument ") for part in others):
             before = f"it {relation} {min(shared_others or others)}"
-            consequence = "so that changing one in place changes both"
+            consequence = "so changing one in place changes both"
             yield Difference("lost alias", f"makes {path} a new tensor, but in the original {before}, {consequence}")
             continue
         before = f"it {relation} {min(shared_others or others)}" if others else "it is a separate object"

@@ -341,7 +341,7 @@ def _optional_argument_changes(call: OriginalCall) -> Iterator[tuple[str, str, A
 
 
 def _shared_memory_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which one tensor is a view of another, so that an in-place change to one changes both."""
+    """Yield arguments in which one tensor is a view of another, so an in-place change to one changes both."""
     tensors = [(name, value) for name, value in call.by_name.items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:
@@ -472,7 +472,7 @@ def _edge_values(call: OriginalCall, value: Any) -> Iterator[Any]:
 
 
 def _huge_number(call: OriginalCall) -> float:
-    """Return a huge number; a smaller one if it may be an integer's exponent: the power would exhaust the memory."""
+    """Return a huge number, or a smaller one if a power with it as the exponent could exhaust the memory."""
     return _HUGE_EXPONENT if call.has_variable_exponents else _HUGE
 
 
@@ -498,7 +498,7 @@ def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]
 
 
 def _zero_arguments(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments in which only one argument's tensors become zero: if all are zero, a result may not be finite."""
+    """Yield arguments with only one argument's tensors zero, because a result may not be finite if all are."""
     tensors_by_name = call.tensors_by_name
     for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         yield f"{name} zero", call.map_numbers(only_for(tensors, torch.zeros_like))

@@ -148,7 +148,7 @@ class View:
 
     @cached_property
     def prefix(self) -> str:
-        """The prefix of all ids in the markup; it differs between reports, so that a page can contain several."""
+        """The prefix of all ids in the markup; it differs between reports, so a page can contain several."""
         digest = hashlib.sha256(self.report.to_json()).digest()
         return f"g{base64.b32encode(digest)[:5].decode().lower()}-"
 
@@ -335,7 +335,7 @@ class View:
 
     @property
     def offers_trials(self) -> bool:
-        """Whether trials can be started: there are breaks or recompiles, and no trials yet or interrupted ones."""
+        """Whether trials can start, because there are breaks or recompiles, and trials are missing or interrupted."""
         remedy_list = self.report.remedies
         is_complete = remedy_list is not None and all(remedy.reason != INTERRUPTED_REASON for remedy in remedy_list)
         return bool(self.report.breaks or self.report.recompiles) and not is_complete

@@ -107,7 +107,7 @@ def _block_sentence(report: Report) -> list[str]:
 
 
 def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
-    """Return whether the reader can compile a block alone: their own code, or a library's module.
+    """Return whether the reader can compile a block alone, because it is their own code or a library's module.
 
     A library's loop, such as that of an optimizer over the parameters, is not a function that can be compiled.
     """

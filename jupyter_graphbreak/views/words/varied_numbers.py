@@ -71,7 +71,7 @@ class VariedNumber:
 
     @property
     def can_be_tensor(self) -> bool:
-        """Whether the functions use the number only as an operand: ``math.cos`` converts a tensor to a number again."""
+        """Whether the functions use the number only as an operand; ``math.cos`` would turn a tensor into a number."""
         return all(use_of_number(self.name, code) == "arithmetic" for code in (*self.lines, *self.functions))
 
 

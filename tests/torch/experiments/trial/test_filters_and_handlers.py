@@ -138,7 +138,7 @@ def test_a_filter_that_is_a_function_changes_a_copy(log: logging.Logger) -> None
 
 
 class ObjectWithDestructor:
-    """An object with a destructor, so that it cannot be copied."""
+    """An object with a destructor, so it cannot be copied."""
 
     def __del__(self) -> None:
         """Close nothing."""

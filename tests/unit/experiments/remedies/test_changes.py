@@ -31,7 +31,7 @@ from jupyter_graphbreak.report.remedies import Edit
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"
 SETTING = "torch._dynamo.config.reorderable_logging_functions"
-#: Texts made of a few different lines, some of them empty, so that many lines are equal.
+#: Texts made of a few different lines, some of them empty, so many lines are equal.
 TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c", "\u2028é\x0c", "a\r"]), min_size=1, max_size=9).map("\n".join)
 
 

@@ -144,9 +144,7 @@ _INTERACTION_STEP = ManualStep("Decide whether this call can be removed: a graph
 _TIMING_STEP = ManualStep(
     "Decide whether the time is needed: only a whole call to a compiled function can be timed, and only from outside."
 )
-_CLOCK_ADVICE = (
-    "read the clock before and after the call: inside the compiled function, it is read before any operation has run"
-)
+_CLOCK_ADVICE = "read the clock before and after the call: inside the compiled function, it ends the graph"
 _GROUPING_ADVICE = "or compute sums per value with torch.nn.functional.one_hot(labels, n).float().T @ x"
 _SPARSE_ADVICE = (
     "write a product with a sparse matrix in dense tensors, out.index_add(0, rows, values * x[columns]); or compute "

@@ -18,14 +18,14 @@ from jupyter_graphbreak.knowledge.switches import SWITCHES
 
 _ALLOW_RNN = DynamoSetting("allow_rnn", value=True)
 _COMPILED_AUTOGRAD = DynamoSetting("compiled_autograd", value=True)
-#: A backward() after the compiled call raises "BackwardState requires CompiledAutograd".
+#: The advice has a condition: a backward() after the compiled call raises "BackwardState requires CompiledAutograd".
 _COMPILED_AUTOGRAD_ADVICE = f"set {_COMPILED_AUTOGRAD}, if backward() runs inside the compiled function"
 _INLINE_MODULES = DynamoSetting("inline_inbuilt_nn_modules", value=True)
 _MORE_RECOMPILES = DynamoSetting("recompile_limit", value=64, is_safe=True)
 _NO_FORCED_BREAKS = DynamoSetting("debug_force_graph_break_on_leaf_return", value=False)
 _CAPTURE_SCALARS = DynamoSetting("capture_scalar_outputs", value=True, is_safe=True)
 _CAPTURE_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
-#: A branch on a captured number still breaks, and indexing a list with it is an error.
+#: The advice has a condition: a branch on a captured number still breaks, and indexing a list with it is an error.
 _CAPTURE_SCALARS_ADVICE = f"set {_CAPTURE_SCALARS}, if only tensor operations use the number"
 _SKIP_SIDE_EFFECTS = DynamoSetting(
     "skip_fwd_side_effects_in_bwd_under_checkpoint", value=True, is_safe=False, since="2.10"
@@ -190,7 +190,7 @@ CAUSES = (
             "Decide whether this code can be written differently or stay out of the compiled function: PyTorch "
             "considers the error its own bug, so report it."
         ),
-        page="errors.md#report-it-to-pytorch",
+        page="errors.md#report-the-bug-to-pytorch",
     ),
     KnownCause(
         "ConstraintViolationError",
@@ -1464,10 +1464,10 @@ CAUSES = (
         "GB8335",
         ("Generator reconstruction with mutations",),
         title="Generator in use across a break",
-        advice=skipped_functions.LIVE_GENERATOR.way_out,
+        advice=skipped_functions.LIVE_GENERATOR_TYPE.way_out,
         setting_advice=_PARAMETER_LIST_ADVICE,
         manual_step=_GENERATOR_STEP,
-        skip=skipped_functions.LIVE_GENERATOR,
+        skip=skipped_functions.LIVE_GENERATOR_TYPE,
         since="2.11",
     ),
     KnownCause(
@@ -1921,7 +1921,7 @@ CALLS = (
         title="`breakpoint`",
         advice="debug it eagerly, with torch.compiler.set_stance('force_eager')",
         manual_step=_INTERACTION_STEP,
-        page="errors.md#step-through-it-with-a-debugger",
+        page="errors.md#step-through-compiled-code-with-a-debugger",
     ),
     KnownCall(
         pattern=r"\bcontext_?var\w*\.|\.get\(\)",

@@ -173,7 +173,7 @@ class _Lists(NamedTuple):
 
 
 def _list_parts(ledger: Ledger, sources: Sources, tables: _Tables, parts: _PartBuilder) -> _Lists:
-    """Make the lists, each after the lists that it refers to."""
+    """Make the lists of the report, each after those to which it refers."""
     scopes, breaks, graphs, skips, resumes = tables
     listed_resumes: list[Resume] = []
     frames: list[Frame] = []

@@ -48,8 +48,8 @@ def find_expression(
 ) -> ExpressionRange | None:
     """Return the range of the expression with the given start and end; ``None`` if there is none.
 
-    For a statement such as ``if`` or ``for``, it is the range of its condition or iterable. If ``end_line`` is
-    ``None``, it is that of the smallest expression with the other bounds.
+    For a statement such as ``if`` or ``for``, the result is the range of its condition or iterable. If ``end_line`` is
+    ``None``, the result is the range of the smallest expression with the other bounds.
     """
     ranges = {
         ExpressionRange(line, column, node.end_lineno or line, end_column): node

@@ -144,15 +144,17 @@ _INTERACTION_STEP = ManualStep("Decide whether this call can be removed: a graph
 _TIMING_STEP = ManualStep(
     "Decide whether the time is needed: only a whole call to a compiled function can be timed, and only from outside."
 )
-_CLOCK_ADVICE = (
-    "read the clock before and after the call: inside the compiled function, it is read before any operation has run"
-)
+_CLOCK_ADVICE = "read the clock before and after the call: inside the compiled function, it ends the graph"
 _GROUPING_ADVICE = "or compute sums per value with torch.nn.functional.one_hot(labels, n).float().T @ x"
 _SPARSE_ADVICE = (
     "write a product with a sparse matrix in dense tensors, out.index_add(0, rows, values * x[columns]); or compute "
     "with the sparse tensor outside of the compiled function"
 )
 _MOVE_OUTSIDE_ADVICE = "move it before or after the compiled function"
+_UNTRACED_CALL_ADVICE = (
+    "call the function before the compiled function and pass its result as an argument, or call it after; Dynamo "
+    "cannot trace it"
+)
 
 CAUSES = (
     KnownCause(
@@ -239,10 +241,7 @@ CAUSES = (
         ("Attempted to call function marked as skipped",),
         title="Call to a function that Dynamo does not trace",
         former_messages=("inline in skipfiles: ...", "skip function ... in file ..."),
-        advice=(
-            "call the function before the compiled function and pass its result as an argument, or call it after; "
-            "Dynamo cannot trace it"
-        ),
+        advice=_UNTRACED_CALL_ADVICE,
         rewrites=("detach instead of Variable",),
         is_named_by_call=True,
     ),
@@ -250,12 +249,14 @@ CAUSES = (
         "GB0008",
         ("Attempted to inline function marked as skipped",),
         title="Call to a function that Dynamo does not trace",
+        advice=_UNTRACED_CALL_ADVICE,
         is_named_by_call=True,
     ),
     KnownCause(
         "GB0009",
         ("Attempted to inline function marked as skipped (SkipFunctionVariable)",),
         title="Call to a function that Dynamo does not trace",
+        advice=_UNTRACED_CALL_ADVICE,
         is_named_by_call=True,
     ),
     KnownCause(
@@ -1778,6 +1779,29 @@ CALLS = (
         names=("tqdm",),
         title="Progress bar",
         advice="loop without the progress bar if torch.compiler.is_compiling(), or compile only the body of the loop",
+    ),
+    KnownCall(
+        names=("tqdm.write", "tqdm.update", "tqdm.set_postfix", "tqdm.set_postfix_str", "tqdm.set_description"),
+        pattern=r"\b(?:tqdm|pbar|bar)\.(?:write|update|set_postfix|set_description)\w*\(",
+        title="Progress bar",
+        advice="update the progress bar after the call, from the function's result",
+        manual_step=_OUTPUT_STEP,
+    ),
+    KnownCall(
+        names=(
+            "SummaryWriter.add_scalar",
+            "SummaryWriter.add_scalars",
+            "SummaryWriter.add_histogram",
+            "SummaryWriter.add_image",
+            "SummaryWriter.add_figure",
+            "SummaryWriter.add_text",
+        ),
+        pattern=r"\.add_(?:scalars?|histogram|image|figure|text)\(",
+        title="TensorBoard log",
+        advice="return what you log, and log it after the call; or put the call into a method under "
+        "@torch.compiler.disable, which is one break",
+        manual_step=_OUTPUT_STEP,
+        page="libraries.md#wandb-tensorboard-mlflow",
     ),
     KnownCall(
         names=("time", "perf_counter"),

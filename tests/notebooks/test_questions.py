@@ -1036,6 +1036,15 @@ is there an environment variable for recompile_limit? | recompiles#raising-the-l
 stride mismatch at index 0. expected 14, actual 18, for each number of points | causes/recompile-stride | become dynamic with it
 use_duck_shape | causes/recompile-equal-sizes | use_duck_shape = False` (*safe*)
 torch.cond: operands must be a tuple (GB0311) | causes/others#gb0311-torch-cond-improper-operands | as a tuple
+compiled LSTM on a CPU: expected Tensor() for op: torch.ops.aten.mkldnn_rnn_layer | causes/gb0014#fixes-in-the-order-to-try-them | pass `x.requires_grad_()`
+parts of a sparse tensor as arguments: IndexError, tuple index out of range | traced#sparse-nested-quantized-tensors-subclasses | `values().clone()`
+os.getenv gives an old value in compiled code | traced#the-standard-library | becomes a constant
+an assert whose message shows the tensor | traced#branches-loops-generators-exceptions-with | Use a fixed text.
+is time.time() read at the right moment? | traced#the-standard-library | Read the clock around the call.
+a forward hook that prints | traced#modules-and-hooks | splits the graph around its module
+register_full_backward_hook with compiled autograd | traced#modules-and-hooks | the module does not break
+a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
+RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 """
 
 

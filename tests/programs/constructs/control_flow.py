@@ -45,7 +45,7 @@ def f(x):
     return x + 1
 # %% `assert x.sum() > 0, f"{x}"`: a message with a tensor in it
 # message: assert with non-string message
-# do: Use a fixed text, or `torch._check`.
+# do: Use a fixed text.
 def f(x):
     assert x.sum() > 0, f"not positive: {x.sum().item()}"
     return x + 1

@@ -12,7 +12,7 @@ def f(x):
 f = nn.LazyLinear(3)
 # %% `nn.LSTM`, `nn.GRU`
 # message: TorchDynamo purposely graph breaks on RNN, GRU, LSTMs
-# do: Compile the code before and after the layer, or set `torch._dynamo.config.allow_rnn = True`.
+# do: Compile the code before and after the layer, or set `torch._dynamo.config.allow_rnn = True` (which fails for [an LSTM that trains on a CPU](causes/gb0014.md)).
 rnn, gru = nn.LSTM(4, 4), nn.GRU(4, 4)
 def f(x):
     return rnn(x.view(1, 4))[0] + gru(x.view(1, 4))[0]

@@ -138,7 +138,7 @@ f = Moves()
 # %% `register_forward_hook`, `register_forward_pre_hook` before compiling
 # message: forward hooks, nn.Module forward/_pre hooks, forward_pre_hook triggered graph break
 # message: nn.Module forward hook ends up with a separate graph
-# do: A hook that breaks (with a `print` or a log message) makes its module run eagerly.
+# do: A hook that breaks (with a `print` or a log message) splits the graph around its module, which 2.9 runs eagerly.
 f = Net()
 f.register_forward_hook(lambda module, args, result: result * 2)
 f.layers[0].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
@@ -152,7 +152,7 @@ def f(x):
 # %% `register_full_backward_hook`, `register_full_backward_pre_hook` on a module
 # message: backward hooks, full_backward_pre_hook induces a graph break
 # message: call_method NNModuleVariable() _get_backward_hooks [] {}
-# do: With `torch._dynamo.config.compiled_autograd = True` there is one graph, if `backward()` runs inside; or compile the code around this module.
+# do: With `torch._dynamo.config.compiled_autograd = True` the module does not break, if `backward()` runs inside; or compile the code around this module.
 net = Net()
 net.layers[0].register_full_backward_hook(lambda module, grad, out: None)
 net.layers[1].register_full_backward_pre_hook(lambda module, out: None)

@@ -31,7 +31,7 @@ def f(x):
     return x * math.sqrt(x.sum())
 # %% `time.time()`, `time.perf_counter()`
 # message: call_function time.time, inline in skipfiles: time
-# do: Read the clock around the call: inside, no operation has run yet when the clock is read.
+# do: Read the clock around the call.
 def f(x):
     return x + 0 * time.time() * time.perf_counter()
 # %% `time.sleep(...)`
@@ -47,7 +47,7 @@ def f(x):
     return x + 0 * datetime.datetime.now().year
 # %% `os.environ["NAME"]`, `os.environ.get`, `os.getenv`
 # message: call_method UserDefinedObjectVariable(os._Environ) get
-# do: The variable is guarded: a different value causes a recompile.
+# do: A variable that is set is guarded: a different value causes a recompile. One that is missing, and any read with `os.getenv`, becomes a constant.
 def f(x):
     return x + len(os.environ.get("HOME", "/")) + len(os.getenv("MISSING", "a")) + len(os.environ["PATH"])
 # %% `os.environ["NAME"] = "1"`

@@ -9,13 +9,13 @@ class Plain(torch.Tensor):
 # %% a sparse tensor (COO) as an argument
 # message: torch.compile does not support sparse Tensors
 # message: Attempted to wrap sparse Tensor
-# do: Pass the indices and values, or `to_dense()` before the call.
+# do: Pass `indices()` and `values().clone()`, or `to_dense()` before the call: `values()` alone, a view, raises *tuple index out of range*.
 args = (torch.eye(3).to_sparse(),)
 def f(x):
     return x.to_dense() + 1
 # %% a CSR tensor as an argument
 # message: torch.compile does not support sparse Tensor with CSR layout
-# do: Pass `crow_indices()`, `col_indices()` and `values()`, or `to_dense()`.
+# do: Pass `crow_indices()`, `col_indices()` and `values().clone()`, or `to_dense()`.
 args = (torch.eye(3).to_sparse_csr(), torch.ones(3, 2))
 def f(a, x):
     return a @ x

@@ -370,12 +370,12 @@ def restore_counters() -> Iterator[None]:
         if get_ident() == thread:
             yield
             return
-        at_start = {name: counter.copy() for name, counter in counters.items()}
+        counters_at_start = {name: counter.copy() for name, counter in counters.items()}
         try:
             yield
         finally:
             for name, counter in counters.items():
-                added_counts = counter - at_start.get(name, Counter())
+                added_counts = counter - counters_at_start.get(name, Counter())
                 if added_counts:
                     counters_before.setdefault(name, Counter()).update(added_counts)
 

@@ -24,7 +24,7 @@ _BYPASSES = Path(__file__).parent / "bypass_examples"
 #: The folder of the pages below ``notebooks/``.
 FOLDER = "causes"
 #: A line of code for a summary: short, and neither plain arithmetic nor a call such as ``return double(x)``.
-_TELLING_LINE = re.compile(r"(?!return \w+\([\w, ]*\)$)(?=.*[(=[]|.*\*\*)[^`|]{1,70}")
+_INFORMATIVE_LINE = re.compile(r"(?!return \w+\([\w, ]*\)$)(?=.*[(=[]|.*\*\*)[^`|]{1,70}")
 #: The examples by what the code does, in the order of the page that lists them.
 KINDS = {
     "It needs a number that depends on a tensor's values": (
@@ -166,13 +166,13 @@ KINDS = {
         "skip_frame",
     ),
 }
-_IS_AN_ERROR = (
+_ERROR_REASON = (
     "This is an error, not a break. Other pages show [programs](../errors.md) and [bugs in individual releases]"
     "(../known_bugs.md)."
 )
-_NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
-_GONE = "PyTorch 2.13, which built this site, no longer gives this reason."
-_NEWER = "The reason is newer than PyTorch 2.13, which built this site"
+_NO_PROGRAM_REASON = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
+_GONE_REASON = "PyTorch 2.13, which built this site, no longer gives this reason."
+_NEWER_REASON = "The reason is newer than PyTorch 2.13, which built this site"
 #: The reasons why the pages of some causes have no program.
 MISSING_PROGRAM_REASONS = {
     **dict.fromkeys(
@@ -180,13 +180,13 @@ MISSING_PROGRAM_REASONS = {
             *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
             *("ConstraintViolationError", "GB4315", "GB0040", "GB0041", "GB5173"),
         ),
-        _IS_AN_ERROR,
+        _ERROR_REASON,
     ),
     **dict.fromkeys(
         ("GB0086", "GB0093", "GB0175", "GB0177", "GB6270", "GB9741"),
-        _NOT_FOUND,
+        _NO_PROGRAM_REASON,
     ),
-    **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE),
+    **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE_REASON),
     "GB0009": "PyTorch 2.13 gives the reason [GB0008](gb0008.md) instead.",
     "GB0021": "It happens only after several calls: a break inside an f-string divides the string, and a later call "
     "compiles its rest. PyTorch 2.13 can also "
@@ -215,15 +215,15 @@ MISSING_PROGRAM_REASONS = {
     "the process ends, so switch it off before the first call.",
     "GB0300": "PyTorch 2.13 gives the reason [GB0157](gb0157.md) first, since it does not trace `array.dtype`.",
     "GB0354": "It happens only with a name that is not defined; uncompiled code then raises a `NameError`.",
-    "GB2412": f"{_NEWER}.",
+    "GB2412": f"{_NEWER_REASON}.",
     "GB2549": "It happens only after more than 100,000 values of one generator, which Dynamo traces one by one.",
     "GB4240": "PyTorch 2.13 gives the reason [GB4880](others.md#gb4880) instead.",
-    "GB5821": f"{_NEWER} and traces such a hook.",
+    "GB5821": f"{_NEWER_REASON} and traces such a hook.",
     "GB6025": "PyTorch 2.13 gives the reason [GB0811](gb0811.md) instead.",
-    "GB6066": f"{_NEWER}; there it is [GB0156](gb0156.md).",
-    "GB6815": f"{_NEWER}; there it is [GB0156](gb0156.md).",
+    "GB6066": f"{_NEWER_REASON}; there it is [GB0156](gb0156.md).",
+    "GB6815": f"{_NEWER_REASON}; there it is [GB0156](gb0156.md).",
     "GB7324": "It is an error under `fullgraph=True`. Without that, the code breaks as [GB8985](gb8985.md).",
-    "GB9118": f"{_NEWER} and traces such a branch.",
+    "GB9118": f"{_NEWER_REASON} and traces such a branch.",
     "Generator in use beyond compiled code": "PyTorch 2.13 gives the reason [GB4347](gb4347.md) first.",
 }
 #: The page of the causes for which we only have the text of PyTorch's registry.
@@ -248,7 +248,7 @@ _REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 _OTHERS_INTRODUCTION = """\
 This page lists rare causes in the words of PyTorch's registry; words in braces depend on your code. *What to do*
 depends on the kind of hint that PyTorch gives. `--try` also works for these causes."""
-_MOVE_IT = (
+_MOVE_ADVICE = (
     "Call this code before or after the compiled function, or "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
 )
@@ -267,13 +267,13 @@ _OTHER_CALLS_ADVICE = (
 #: What the hints that PyTorch gives for many causes mean for a user, by their first words.
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
-    f"If that also raises, the code is at fault. If not, {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
-    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-the-bug-to-pytorch): PyTorch "
-    "considers this its own bug.",
+    f"If that also raises, the code is at fault. If not, {_MOVE_ADVICE[0].lower()}{_MOVE_ADVICE[1:]}",
+    "This is likely to be a Dynamo bug": f"{_MOVE_ADVICE} And [report it](../errors.md#report-the-bug-to-pytorch): "
+    "PyTorch considers this its own bug.",
     "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
-    "This graph break may be difficult": _MOVE_IT,
-    "This graph break is fundamental": _MOVE_IT,
-    "It may be possible to write Dynamo": _MOVE_IT,
+    "This graph break may be difficult": _MOVE_ADVICE,
+    "This graph break is fundamental": _MOVE_ADVICE,
+    "It may be possible to write Dynamo": _MOVE_ADVICE,
 }
 #: What to do about a rare cause, where a program shows a better way than the general one.
 _RARE_ADVICE = {
@@ -433,7 +433,7 @@ def _others_page(registry: dict[str, dict[str, Any]], ids_with_page: Container[s
         ]
         parts += [
             f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}",
-            f"*What to do*: {_RARE_ADVICE.get(ident) or (general_advice or [_MOVE_IT])[0]}",
+            f"*What to do*: {_RARE_ADVICE.get(ident) or (general_advice or [_MOVE_ADVICE])[0]}",
             *_explanation(
                 {**entry, "Hints": [hint for hint in entry["Hints"] if not hint.startswith(tuple(_GENERAL_HINTS))]}
             ),
@@ -625,7 +625,7 @@ def _page(cause: KnownCause, examples_of_cause: Sequence[Example], entry: dict[s
     if cause.settings:
         parts += ["## Settings", *_settings(cause)]
     parts += _constructs(cause)
-    parts += ["## More", *_more(cause, is_registered=is_registered)]
+    parts += ["## More", *_further_links(cause, is_registered=is_registered)]
     return _assemble(parts)
 
 
@@ -664,7 +664,7 @@ def _changed_line(old_code: str, new_code: str) -> str | None:
     old_lines = {line.strip() for line in old_code.splitlines()}
     lines = [line.strip() for line in new_code.splitlines() if line.strip() and line.strip() not in old_lines]
     statements = [line for line in lines if not line.startswith(("@", "def ", "import ", "from "))]
-    if len(statements) != 1 or not _TELLING_LINE.fullmatch(statements[0]):
+    if len(statements) != 1 or not _INFORMATIVE_LINE.fullmatch(statements[0]):
         return None
     return statements[0].removeprefix("return ")
 
@@ -748,7 +748,7 @@ def _setting(setting: DynamoSetting) -> str:
     return f"`{setting}` (*{mark}*{since})"
 
 
-def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
+def _further_links(cause: KnownCause, *, is_registered: bool) -> list[str]:
     parts = []
     if cause.page:
         parts.append(f"- [](../{cause.page})")

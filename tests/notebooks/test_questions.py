@@ -1047,7 +1047,6 @@ does each CUDA graph of a size need its own memory? | gpu#each-size-is-recorded-
 is a CUDA graph recorded again for an input at a new address? | gpu#each-size-is-recorded-again-slow-calls-memory | other inputs are copied
 which releases have graph_partition? | gpu#skipping-cudagraphs-the-reasons | on in torch 2.9
 exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | `.clone()` such an output
-srun torchrun on two nodes | recipes#record-and-read-a-slurm-job | --rdzv-endpoint
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 """

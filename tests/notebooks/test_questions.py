@@ -1043,6 +1043,10 @@ an assert whose message shows the tensor | traced#branches-loops-generators-exce
 is time.time() read at the right moment? | traced#the-standard-library | Read the clock around the call.
 a forward hook that prints | traced#modules-and-hooks | splits the graph around its module
 register_full_backward_hook with compiled autograd | traced#modules-and-hooks | the module does not break
+does each CUDA graph of a size need its own memory? | gpu#each-size-is-recorded-again-slow-calls-memory | share memory
+is a CUDA graph recorded again for an input at a new address? | gpu#each-size-is-recorded-again-slow-calls-memory | other inputs are copied
+which releases have graph_partition? | gpu#skipping-cudagraphs-the-reasons | on in torch 2.9
+exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | `.clone()` such an output
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*

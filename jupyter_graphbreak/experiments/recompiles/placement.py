@@ -55,11 +55,11 @@ def insert_lines_before_calls(
     ``settings_statements`` change settings. They run once, before the loops around the first call of each function. No
     inserted line may assign to the reserved names at the top level.
     """
-    tree = parse_source(text)
+    tree = parse_without_magics(text)
     if tree is None:
         return None
     splices: list[_Splice] = []
-    seen_scopes: set[ast.AST] = set()
+    visited_scopes: set[ast.AST] = set()
     for _, site in sorted({(site.line, site.column): site for site in sites}.items()):
         path = _path_to_call(tree, site)
         statement = _statement_of(path) if path is not None else None
@@ -71,8 +71,8 @@ def insert_lines_before_calls(
             return None
         scope, outermost = _scope_of(path)
         insertions: dict[ast.stmt, list[str]] = {}
-        if scope not in seen_scopes:
-            seen_scopes.add(scope)
+        if scope not in visited_scopes:
+            visited_scopes.add(scope)
             insertions[outermost] = [*writer.declarations, *settings_statements]
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible_names else ["import torch"]
@@ -86,7 +86,7 @@ def insert_lines_before_calls(
     return _apply_splices(text, splices)
 
 
-def parse_source(text: str) -> ast.Module | None:
+def parse_without_magics(text: str) -> ast.Module | None:
     """Return the syntax tree of a cell or a file, without its magics; ``None`` if the syntax is invalid."""
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
@@ -433,7 +433,7 @@ def add_dynamic_argument(
     texts: Mapping[str, str], definition: CompiledDefinition, owner: str | None
 ) -> dict[str, str] | None:
     """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if none do."""
-    trees = {source: tree for source, text in texts.items() if (tree := parse_source(text)) is not None}
+    trees = {source: tree for source, text in texts.items() if (tree := parse_without_magics(text)) is not None}
     splices: dict[str, list[_Splice]] = {}
     for source, node in find_compile_calls(trees, definition, owner):
         splices.setdefault(source, []).append(_splice_for_dynamic_argument(texts[source], node))

@@ -687,8 +687,8 @@ def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_libr
     if is_library:
         if (group := _GROUP_NUMBER.search(name)) is not None:
             tensor = f"`{group['key']}=torch.tensor({value})`"
-            in_place = "change it in place, as PyTorch's schedulers do"
-            return f"pass a tensor to the optimizer ({tensor}) and {in_place}; or leave its `step()` uncompiled"
+            advice = "change it in place, as PyTorch's schedulers do"
+            return f"pass a tensor to the optimizer ({tensor}) and {advice}; or leave its `step()` uncompiled"
         return "use `torch.compile(..., dynamic=True)`" if can_be_dynamic and not name.startswith("len(") else ""
     if name.startswith("len("):
         return (

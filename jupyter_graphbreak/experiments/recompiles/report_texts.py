@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.analysis.functions import head_kind, head_kind_of_line
+from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-from jupyter_graphbreak.experiments.recompiles.placement import ReadingLine, find_reading_line, parse_source
+from jupyter_graphbreak.experiments.recompiles.placement import ReadingLine, find_reading_line
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.remedies.application import Program, source_text
 from jupyter_graphbreak.records.package_paths import is_library
@@ -116,7 +117,7 @@ class ReportTexts:
         is_own = cell is not None or self.is_own(source) or not is_library(filename)
         library_file = None if is_own else PurePath(path).name
         line += cell.line_offset if cell is not None else 0
-        tree = parse_source(self.text(source)) if source in self._files else None
+        tree = parse_python(self.text(source)) if source in self._files else None
         head = head_kind(tree, line) if tree is not None else head_kind_of_line(code)
         return SpecializingLine(source, line, code, library_file, head=head)
 
@@ -134,7 +135,7 @@ class ReportTexts:
         The result is ``None`` if there is no such line.
         """
         for source, text in self.all_texts(sites).items():
-            tree = parse_source(text)
+            tree = parse_python(text)
             own_line = definition.line if source == definition.source else None
             reader = find_reading_line(paths, tree, own_line) if tree is not None else None
             if reader is not None:

@@ -12,7 +12,8 @@ from msgspec.structs import replace as replace_fields
 from jupyter_graphbreak.report.guards import changed_settings
 from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
+from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards
+from jupyter_graphbreak.views.words.guard_variations import readable_guard
 from jupyter_graphbreak.views.words.locations import (
     called_object_name,
     function_of,

@@ -15,8 +15,8 @@ from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_text
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
-from jupyter_graphbreak.views.words.failed_guards import NOTHING_TO_DO, RANGE_OF
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
+from jupyter_graphbreak.views.words.guard_variations import NOTHING_TO_DO, RANGE_OF
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.locations import called_object_name, function_of, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text

@@ -86,11 +86,7 @@ class TraceableCallables:
         self._undo_stack = contextlib.ExitStack()
 
     def make_traceable(self, callable_: Callable[..., Any], target: Any) -> Callable[..., Any]:
-        """Return a function that runs a callable in a frame that Dynamo compiles.
-
-        If Dynamo compiles the frame of the callable itself, the callable is returned. ``target`` is the module to which
-        the callable is bound, or else the callable itself.
-        """
+        """Return a function that runs a callable, bound to ``target``, in a frame that Dynamo compiles, if necessary."""
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
         entry = self._entries.get(id(anchor))
         if entry is None or entry[0]() is not anchor:

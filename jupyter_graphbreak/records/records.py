@@ -284,10 +284,7 @@ _GUARD_LOCATION = re.compile(
 
 
 def parse_guard_location(reason: str) -> StackFrame | None:
-    """Return the line of a guard from the comment at its end, with the end of the file's path.
-
-    Returns ``None`` if the line is unknown, or if no line causes the guard.
-    """
+    """Return the line of a guard from the comment at its end, with the end of the file's path; ``None`` if unknown."""
     match = _GUARD_LOCATION.search(reason)
     return StackFrame(match["path"], int(match["line"]), match["function"]) if match is not None else None
 
@@ -325,10 +322,7 @@ def original_name(name: str) -> str:
 
 
 def line_in_resume_name(name: str) -> int | None:
-    """Return the line number in the name of a resume function: the line of the break for which it was created.
-
-    For any other name, the result is ``None``.
-    """
+    """Return the line in the name of a resume function, that of the break for which it was created; else ``None``."""
     match = _RESUME_NAME.match(name)
     return int(match["line"]) if match is not None else None
 

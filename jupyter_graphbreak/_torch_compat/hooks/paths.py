@@ -316,10 +316,7 @@ class _TracerSteps:
         return instruction.opname not in _OUTSIDE_STATEMENTS and instruction.positions not in other_positions
 
     def _merge_point(self, jump: int, eager_target: int) -> int | None:
-        """Return the index of the first instruction that both branches of a jump reach, unless they raise an error.
-
-        The result is ``None`` if there is none, or if the function is too long.
-        """
+        """Return the index of the first instruction that both branches of a jump reach, unless they raise, if any."""
         import networkx as nx
 
         instructions = self._tracer.instructions

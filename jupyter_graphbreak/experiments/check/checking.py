@@ -253,10 +253,7 @@ def _observe_eager(entry: Entry, call_count: int = 1) -> _Observation:
 
 
 def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precision: float) -> _Observation | None:
-    """Return the outcome of eager calls in double precision, or ``None`` if a call fails.
-
-    The noise is the same as for :func:`.closeness.to_double`.
-    """
+    """Return the outcome of eager calls in double precision, or ``None`` if a call fails."""
     shared_memory = current_setup().memory
     shared_memory.collect_garbage()  # frees the gradients of earlier subjects
     try:

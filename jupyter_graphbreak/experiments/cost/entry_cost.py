@@ -105,10 +105,7 @@ def lookup_us_by_frame(profiles: Iterable[Sequence[ProfileRange]]) -> dict[str, 
 
 
 def count_operations_outside_graphs(ranges: Sequence[ProfileRange]) -> int:
-    """Count the top-level operations that ran neither in a graph nor in the backward pass of a graph.
-
-    Operations that print a tensor are not counted.
-    """
+    """Count the top-level operations outside graphs and their backward passes, except those that print a tensor."""
     count = 0
     end_by_thread: dict[int, float] = {}  # by thread, the end of the graph or operation that the thread is in
     for range_ in ranges:

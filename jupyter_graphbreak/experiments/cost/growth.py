@@ -143,10 +143,7 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
 
 
 def common_holder(paths: Iterable[str]) -> str | None:
-    """Return the innermost container that holds the most paths: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``.
-
-    Without paths, the result is ``None``.
-    """
+    """Return the innermost container of most paths, such as ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
     holders: Counter[str] = Counter()
     for path in paths:
         holders.update({path[: index.start()] for index in _INDEX.finditer(path)} or {path})

@@ -216,11 +216,7 @@ def ratio_in_turn(time_changed: Callable[[], CallTime], time_unchanged: Callable
 
 
 def clear_ratio(ratios: Sequence[float]) -> float | None:
-    """Return the median of measured ratios; ``None`` if there are too few ratios, or if they are too far apart.
-
-    The uncertainty of the median (see :func:`.report.cost.may_be_equal`) must be at most a tenth of the
-    median, or at most half of the median's distance from 1.
-    """
+    """Return the median of measured ratios; ``None`` if there are too few ratios, or if they are too far apart."""
     if len(ratios) < _MIN_PAIRS:
         return None
     low, ratio, high = quartiles(ratios)

@@ -264,18 +264,12 @@ class Variant:
             return observe()
 
     def run_between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
-        """Call a function as :meth:`run_in_modes` does, and pass it a function that calls the variant.
-
-        If calls change the state or the arguments, pass ``None`` instead.
-        """
+        """Call a function as in :meth:`run_in_modes`; pass it one that calls the variant, unless calls change state."""
         is_repeatable = not (self._changes_arguments or self._changes_state)
         return self._observe(0, lambda call: observe(call if is_repeatable else None))
 
     def results_and_gradients(self) -> list[torch.Tensor]:
-        """Return copies of the tensors in the result of a call, and of the gradients after its backward pass.
-
-        The backward pass only runs if the result requires gradients.
-        """
+        """Return copies of the tensors in the result of a call and, if it requires gradients, of those gradients."""
         tensors: list[torch.Tensor] = []
         self.observe_with_backward(lambda call: call(), tensors.append)
         return tensors
@@ -448,10 +442,7 @@ class Variant:
             self._restore_arguments()
 
     def _restore_arguments(self) -> None:
-        """Restore the arguments in place, or copy them again if that is impossible.
-
-        The memory of large tensors is not restored.
-        """
+        """Restore the arguments in place, except the memory of large tensors, or else copy them again."""
         if self._saved_arguments is not None:
             self._saved_arguments.restore()
         else:

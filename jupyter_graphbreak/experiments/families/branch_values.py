@@ -341,10 +341,7 @@ def _split_into_members(if_text: str, else_text: str) -> tuple[Value, Value] | N
 
 
 def _copied_tuple(node: ast.expr) -> tuple[str, dict[str, str]]:
-    """Return the named tuple that an expression copies with ``_replace``, and the new values of its fields.
-
-    For any other expression, return its source text, without fields.
-    """
+    """Return the named tuple that an expression copies with ``_replace``, and the new fields; else its text."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr="_replace"), args=[]):
             if all(part.arg for part in node.keywords):

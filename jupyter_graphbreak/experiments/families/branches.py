@@ -266,10 +266,7 @@ def _propose_for_statement(site: Site, if_statement: ast.If, python_operand_coun
 def _where_variants(
     site: Site, condition: str, branches: tuple[Branch, Branch], *, must_name_condition: bool = False
 ) -> Iterator[tuple[str, str, tuple[Branch, Branch], list[str]]]:
-    """Yield the variants of a change that computes both branches.
-
-    Each variant is a title, the condition, the branches, and the statements before them.
-    """
+    """Yield variants of computing both branches: the title, the condition, the branches, the statements before them."""
     name = fresh_name(site.draft, "condition")
     naming_line = f"{name} = {parenthesize_lines(condition)}"
     yield _WHERE_TITLE, *((name, branches, [naming_line]) if must_name_condition else (condition, branches, []))
@@ -282,10 +279,7 @@ def _where_variants(
 
 
 def _add_python_test(site: Site, if_statement: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
-    """Return lines under an ``if`` with the Python test, and the original ``else``; ``None`` if that is impossible.
-
-    It is impossible if the ``else`` has a multi-line statement. Without a Python test, the lines stay unchanged.
-    """
+    """Return lines under an ``if`` with the Python test, and the original ``else``; ``None`` if that is impossible."""
     if not python_test:
         return if_lines
     step = indentation_step(site.draft, if_statement)

@@ -259,10 +259,7 @@ def _may_change_by_assignment(function: FunctionNode, leaf: ast.expr) -> bool:
 def move_after_call(
     site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
 ) -> dict[str, str] | None:
-    """Return new source texts, by source id, that run statements after the call to the compiled function, in order.
-
-    The result is ``None`` if the function cannot be wrapped.
-    """
+    """Return texts, by source id, that run statements after the call, in order; ``None`` if it cannot be wrapped."""
     draft = site.draft
     list_name, result_name = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []

@@ -111,10 +111,7 @@ def _propose_run_to_end(
     exit_statements: Sequence[ast.stmt],
     further_splices: Sequence[Splice | None] = (),
 ) -> Iterator[Proposal]:
-    """Yield changes that run a loop to its end, after which its counter is a tensor or, in a second change, a number.
-
-    The parameters are those of :func:`_splices_to_run_to_end`.
-    """
+    """Yield changes that run a loop to its end; its counter then is a tensor or, in a second change, a number."""
     counter = _counter_to_keep(site.draft, exit_.loop)
     variants = {_RUN_TO_END_TITLE: False} | ({_INTEGER_COUNT_TITLE: True} if counter is not None else {})
     for title, keeps_number in variants.items():

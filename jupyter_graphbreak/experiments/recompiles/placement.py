@@ -204,10 +204,7 @@ class _CallWriter:
         return True
 
     def _write_new_value(self, preparation: CallPreparation, argument: ast.expr) -> bool:
-        """Write code that evaluates the new value of an argument before the statement and then changes this value.
-
-        Return whether that is possible.
-        """
+        """Write code that evaluates and changes an argument before the statement; return whether that is possible."""
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
@@ -341,10 +338,7 @@ def _names_in(scope: ast.AST) -> set[str]:
 
 
 def _insertion(draft: Draft, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
-    """Return the splice that inserts lines before a statement, even after a colon or a semicolon on its line.
-
-    The result is ``None`` if the lines cannot be inserted there.
-    """
+    """Return the splice that inserts lines before a statement, even behind a colon or semicolon, if possible."""
     code = "\n".join(lines).split("\n")
     if (insertion := draft.insertion_before(statement, code)) is not None:
         return insertion

@@ -107,10 +107,7 @@ class ReportTexts:
         return source in self._report_sources and self._report_sources[source].kind != "library"
 
     def locate_specializing_line(self, path: str, line: int, code: str) -> SpecializingLine:
-        """Return a line that PyTorch reports, with the number that the editor shows for it.
-
-        The path may be only the end of the file's path.
-        """
+        """Return a line that PyTorch reports, with the number that the editor shows for it."""
         filename = next((known_filename for known_filename in self._ids if known_filename.endswith(path)), path)
         cell = self._find_cell(filename)
         source = self._ids.get(filename, filename)
@@ -130,10 +127,7 @@ class ReportTexts:
     def find_reading_line(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
     ) -> tuple[str, ReadingLine] | None:
-        """Return the name of a source and a line in it, outside the function, that reads one of several numbers.
-
-        The result is ``None`` if there is no such line.
-        """
+        """Return the name of a source and its line outside the function that reads one of several numbers, if any."""
         for source, text in self.all_texts(sites).items():
             tree = parse_python(text)
             own_line = definition.line if source == definition.source else None

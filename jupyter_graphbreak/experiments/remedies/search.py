@@ -418,10 +418,7 @@ class Search:
         )
 
     def _try_compiling_part_until(self, deadline: float) -> None:
-        """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
-
-        The deadline leaves time for the other remedies.
-        """
+        """Compile the largest parts without breaks instead of the entry, if a break has no remedy."""
         total_deadline, self._phase_deadline, self.deadline = self.deadline, float("inf"), deadline
         try:
             self._try_compiling_part()

@@ -113,10 +113,7 @@ class _RunnableChange:
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether the change may make only the compiled program behave differently.
-
-        It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both branches.
-        """
+        """Whether the change may make only the compiled program behave differently."""
         return self.equals_original_uncompiled or bool(self.change.settings) or self.has_control_flow_calls
 
     @property

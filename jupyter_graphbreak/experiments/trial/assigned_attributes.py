@@ -156,10 +156,7 @@ class LibraryNamespace(NamedTuple):
         return str(self.variables["__name__"])
 
     def content(self) -> dict[str, Any]:
-        """Return each global's value by name, together with its items if it is a list, dict or set.
-
-        Modules, special names, caches and locks are left out.
-        """
+        """Return each global by name, with the items of a list, dict or set; no modules, caches or locks."""
         result: dict[str, Any] = {}
         for name, value in list(self.variables.items()):
             if not name.startswith("__") and not is_instance(value, types.ModuleType) and not _CACHE_NAMES.search(name):

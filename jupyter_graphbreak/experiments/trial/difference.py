@@ -151,10 +151,7 @@ def _are_close_doubles(expected: torch.Tensor, actual: torch.Tensor) -> bool:
 
 
 def varying_state_paths(one: Result, other: Result) -> frozenset[str]:
-    """Return the paths to values in arguments and state that differ after two runs of the same program.
-
-    Such a value contains, for example, a time of day or the address of an object.
-    """
+    """Return the paths to values in arguments and state, such as times, that differ after two runs of one program."""
     return varying_paths(one.arguments, other.arguments) | varying_paths(one.state, other.state)
 
 

@@ -279,10 +279,7 @@ def seed_torch(seed: int) -> None:
 
 
 def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore PyTorch's random generators on exit, those of CUDA only if CUDA is already initialized.
-
-    Reading CUDA's generators would initialize it.
-    """
+    """Restore PyTorch's random generators on exit, those of CUDA only if CUDA is already initialized."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 

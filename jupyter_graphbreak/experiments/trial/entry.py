@@ -243,11 +243,7 @@ class RecordedEntries:
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
-        """Return the number of the first call to an entry that returned NaN, and a copy made after the call.
-
-        The copy is ``None`` if this is the first call to the entry, or if there was not enough memory for a copy. The
-        result is ``None`` if there is no such call.
-        """
+        """Return the number of the first call to an entry that returned NaN, and a copy made after it, if any."""
         return self._calls_with_nan.get(self._key_of(entry))
 
     def _key_of(self, entry: Entry) -> Any:
@@ -369,10 +365,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
 
 @contextlib.contextmanager
 def compile_separately(fn: Any) -> Iterator[None]:
-    """Make Dynamo compile a copied callable again, in a separate cache, while the context is open.
-
-    A cell that the magic compiled as one function is compiled with the Dynamo settings for cells.
-    """
+    """Make Dynamo compile a copied callable again, in a separate cache, while the context is open."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(separate_cache(user_code_objects(fn)))
         stack.enter_context(limit_compilations())

@@ -328,10 +328,7 @@ def _is_in_memory(access_properties: Any, name_argument: tuple[Any, ...]) -> boo
 
 
 def _is_path(value: Any, *, accepts_any_string: bool) -> bool:
-    """Return whether an argument is a path.
-
-    With ``accepts_any_string``, any string except ":memory:" is treated as a path.
-    """
+    """Return whether an argument is a path; with ``accepts_any_string``, any string except ":memory:" is one."""
     if isinstance(value, os.PathLike):
         return True
     # Without `accepts_any_string`, bytes are the content of a file.

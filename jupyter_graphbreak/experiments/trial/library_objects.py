@@ -46,10 +46,7 @@ def restore_library_objects(parts: Iterable[LibraryPart]) -> Iterator[Callable[[
 
 @functools.lru_cache(maxsize=8)
 def _objects_of_packages(packages: frozenset[str], _: int) -> tuple[Any, ...]:
-    """Return the objects among the globals of packages.
-
-    The last parameter is the number of loaded modules, so that an import makes the cached result invalid.
-    """
+    """Return the objects among the globals of packages; the number of loaded modules only invalidates the cache."""
     owners: dict[int, Any] = {}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in packages and type(module) is types.ModuleType and not is_user_module(module):

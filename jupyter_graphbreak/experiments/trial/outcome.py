@@ -408,10 +408,7 @@ def _has_one_line_loop(code: types.CodeType) -> bool:
 
 @contextlib.contextmanager
 def limit_lines() -> Iterator[set[tuple[str, int]]]:
-    """Stop a function that runs too many lines, because it may never return for an unexpected input.
-
-    Yield the files and numbers of the lines that have run.
-    """
+    """Stop a function that runs too many lines and may never end; yield the files and numbers of the lines that ran."""
     counter = _LineCounter()
     with _set_trace_function(counter.trace_call):
         yield counter.lines

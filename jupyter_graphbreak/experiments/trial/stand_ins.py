@@ -165,10 +165,7 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
 
 
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return the stand-in for an object in a trial, or ``None`` if the object needs none.
-
-    ``clone`` copies the target that an object writes to.
-    """
+    """Return the stand-in for an object in a trial, or ``None`` if the object needs none."""
     if is_instance(value, StandIn | StandardStream | contextvars.ContextVar) or _is_guarded_iterator(value):
         return value  # each trial has its own context for context variables
     if (stream := _stream_name(value)) is not None:

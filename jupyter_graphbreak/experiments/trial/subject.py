@@ -232,11 +232,7 @@ class Subject:
         return self.memory.unchanged_memo()
 
     def copy_arguments(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run, with this subject's copies of functions and of the state's objects.
-
-        A function with a weak reference to an object, such as the ``step`` of an optimizer with a scheduler, belongs to
-        that object and is copied with it.
-        """
+        """Return copies of arguments for a run, with this subject's copies of functions and of the state's objects."""
         return self._copy_with_memory(arguments, self.memory.memo(self._detached_keys))
 
     def copy_arguments_for_comparison(self, arguments: Arguments) -> Arguments:
@@ -323,10 +319,7 @@ class Subject:
         ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
-        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with setters.
-
-        The variables are globals, closure variables, instance attributes and dict items, by name.
-        """
+        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with setters."""
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for binding in self._bindings:
             if _is_variable(binding.read()):

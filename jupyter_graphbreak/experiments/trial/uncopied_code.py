@@ -224,10 +224,7 @@ class UncopiedCode:
                     self._swap(binding)
 
     def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
-        """Swap the attributes of a class, and return their keys.
-
-        With ``swaps_members``, also swap the attributes of an enumeration's members.
-        """
+        """Swap a class's attributes and, if ``swaps_members``, those of an enumeration's members; return the keys."""
         names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
         names = [name for name in names if self._swap(attribute_binding(cls, name))]
         if swaps_members and issubclass(cls, enum.Enum):

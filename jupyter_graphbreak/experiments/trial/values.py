@@ -182,11 +182,7 @@ def largest_number(values: Iterable[Any]) -> float:
 
 
 def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
-    """Return the paths to numbers, strings and keys that differ after two runs of the same program.
-
-    Such values depend, for example, on the time of day or on the addresses of objects. The results of both runs are
-    given by name, and each path begins with the name of its result.
-    """
+    """Return the paths to numbers, strings and keys of named results that differ after two runs of one program."""
     comparison = _Comparison(compares_values=True, collects_paths=True)
     for name in one.keys() & other.keys():
         comparison.find_difference(one[name], other[name], name)

@@ -253,10 +253,7 @@ def _drop_reasons_of_other_settings(recompile: Recompile) -> Recompile:
 
 
 def _with_instances(recompilation: Recompilation, first_frame_ids: set[str]) -> Recompilation:
-    """Return the description of a recompiled function with the modules that it was compiled for.
-
-    ``first_frame_ids`` are those of :func:`_first_compilations`.
-    """
+    """Return the description of a recompiled function with the modules that it was compiled for."""
     if not first_frame_ids:
         return recompilation
     recompilation = replace(recompilation, instance_count=len(first_frame_ids) + 1)

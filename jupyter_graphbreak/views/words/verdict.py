@@ -276,10 +276,7 @@ def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def advice_beside_verdict(report: Report) -> str:
-    """Return advice about the break or function in the verdict.
-
-    It is empty if changes were tried, if the verdict contains the advice, or if there is nothing to do.
-    """
+    """Return advice about the subject of the verdict; empty if the verdict has it, or if changes were tried."""
     if report.remedies:
         return ""
     if not report.breaks:

@@ -114,6 +114,13 @@ _SENTENCES_BY_PATTERN = (
         _INFERENCE_STEP,
     ),
     (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
+    (
+        re.compile(r"^([\w.\[\]'\"]+) == (?:'.*'|\".*\")$"),
+        (
+            "`{name}` is a string, and each of its values has its own graph: that is expected if there are few. "
+            "Otherwise use it outside of the compiled function."
+        ),
+    ),
 )
 #: The sentence about recompiles with an unknown cause.
 GENERAL_STEP = "Decide whether the values that varied can stay the same, or are needed in the compiled function."

@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.families.site import (
     parameters_of,
     site_at,
 )
-from jupyter_graphbreak.experiments.families.wrapping import wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import CALL, wrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -268,15 +268,9 @@ def move_after_call(
         values_text = ", ".join(members) + ("," if len(members) == 1 else "")
         splices.append(draft.statement_replacement(node.statement, [f"{list_name}.append(({values_text}))"]))
 
-    def make_body(call: str) -> list[str]:
-        return [
-            f"{list_name} = []",
-            f"{result_name} = {call}",
-            *_deferred_lines(draft, function, statements, list_name),
-            f"return {result_name}",
-        ]
-
-    return wrap_function(site, function, list_name, make_body, splices)
+    deferred_lines = _deferred_lines(draft, function, statements, list_name)
+    lines = [f"{list_name} = []", f"{result_name} = {CALL}", *deferred_lines, f"return {result_name}"]
+    return wrap_function(site, function, list_name, lines, splices)
 
 
 def _deferred_lines(

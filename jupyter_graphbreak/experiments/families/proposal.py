@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.knowledge.entries import KnownCause
     from jupyter_graphbreak.report.schema import Break, Report
 
+#: The maximum length of an expression in a title, in characters.
+MAX_TITLE_EXPRESSION_LENGTH = 40
+
 
 @dataclass(frozen=True)
 class Problem:

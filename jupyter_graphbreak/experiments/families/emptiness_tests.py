@@ -77,9 +77,9 @@ def _counting_call(test: ast.expr) -> ast.Call | None:
 
 
 def _counted_mask(call: ast.Call, torch_name: str) -> ast.expr | None:
-    is_method = isinstance(call.func, ast.Attribute) and dotted_name(call.func.value) != torch_name
-    operands = [call.func.value] if is_method else call.args
-    return operands[0] if operands else None
+    if isinstance(call.func, ast.Attribute) and dotted_name(call.func.value) != torch_name:
+        return call.func.value
+    return call.args[0] if call.args else None
 
 
 def _is_computed(mask: ast.expr) -> bool:

@@ -57,7 +57,7 @@ from jupyter_graphbreak.experiments.cost.timing import (
 from jupyter_graphbreak.experiments.cost.variants import SEED_COUNT, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately
-from jupyter_graphbreak.experiments.trial.library_objects import restore_library_objects
+from jupyter_graphbreak.experiments.trial.library_parts import restore_library_objects
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time

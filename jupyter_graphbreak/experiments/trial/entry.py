@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryPart
     from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
-    from jupyter_graphbreak.experiments.trial.state_parts import StateChange
+    from jupyter_graphbreak.experiments.trial.state_parts import StateChange, StatePart
     from jupyter_graphbreak.report.schema import Report
 
     #: Opens a context in which a remedy is applied, and yields the entry with the remedy.
@@ -183,7 +182,7 @@ class RecordedEntries:
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
         self._keys.append((entry, key_of(entered_call.function)))
 
-    def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
+    def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[StatePart]] | str:
         """Return a copy of a call with the package parts that it may change, or a sentence if the call is too large."""
         tensors = _used_tensors(original.function, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)

@@ -125,7 +125,7 @@ class Subject:
     uncopied_descriptions : list of str
         The objects that could not be copied, with name, type and reason. Runs use the originals, which are restored
         afterwards.
-    changeable_parts : list of LibraryPart
+    changeable_parts : list of StatePart
         The parts of packages that the code may change, judging by the names that it contains.
     """
 

@@ -285,14 +285,11 @@ def intercept_module_calls(
                 stack.close()
 
 
-@contextlib.contextmanager
-def _original_module_call(original: Any, replacement: Any) -> Iterator[None]:
+def _original_module_call(original: Any, replacement: Any) -> contextlib.AbstractContextManager[None]:
     """Restore the original ``__call__`` of modules while the context is open, because Dynamo inspects it."""
     if vars(torch.nn.Module)["__call__"] is not replacement:
-        yield
-        return
-    with patch_attribute(torch.nn.Module, "__call__", active_function(original)):
-        yield
+        return contextlib.nullcontext()
+    return patch_attribute(torch.nn.Module, "__call__", active_function(original))
 
 
 def _is_skipped(function: Any) -> bool:

@@ -428,11 +428,9 @@ class _GuardedInput:
         return iter(self._stream)
 
 
-@contextlib.contextmanager
-def refuse_input() -> Iterator[None]:
+def refuse_input() -> contextlib.AbstractContextManager[None]:
     """Stop trials on this thread before they read from the standard input while the context is open."""
-    with patch_attribute(sys, "stdin", _GuardedInput(sys.stdin)):
-        yield
+    return patch_attribute(sys, "stdin", _GuardedInput(sys.stdin))
 
 
 #: The streams that trials have replaced or will replace, with their names.

@@ -19,7 +19,6 @@ from jupyter_graphbreak._torch_compat.profile_ranges import profile_call, record
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
-from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
 from jupyter_graphbreak.experiments.trial.named_objects import leaves, memory_address, named_objects, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -329,7 +328,7 @@ class Variant:
                     on_tensor(tensor.detach().clone())
 
         try:
-            with prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts):
+            with self.subject.prevent_effects():
                 return self._observe(0, lambda call: observe(lambda: call_with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
@@ -378,7 +377,7 @@ class Variant:
                 _run_backward(roots)
 
         try:
-            with prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts):
+            with self.subject.prevent_effects():
                 return self._observe(0, lambda _: observe(call))
         finally:
             for leaf, grad in zip(leaves, grads, strict=True):
@@ -409,17 +408,11 @@ class Variant:
             self._restore()
 
     def _call(self, seed: int, *, is_guarded: bool = False) -> None:
-        seed_all(seed)
-        guard = (
-            prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts)
-            if is_guarded
-            else contextlib.nullcontext()
-        )
-        try:
-            with self._swap_copies_in(), guard:
-                self._program(*self._arguments.args, **self._arguments.kwargs)
-        finally:
-            self._restore()
+        def call_guarded(call: Callable[[], Any]) -> None:
+            with self.subject.prevent_effects() if is_guarded else contextlib.nullcontext():
+                call()
+
+        self._observe(seed, call_guarded)
 
     @contextlib.contextmanager
     def _swap_copies_in(self) -> Iterator[None]:

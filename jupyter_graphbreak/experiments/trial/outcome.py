@@ -139,7 +139,7 @@ def run(
         subject.activate(),
         torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
         capture_effects(subject.handlers, subject.filters) as effects,
-        prevent_effects(subject.function, program, changeable_parts=subject.changeable_parts),
+        subject.prevent_effects(program),
     ):
         seed_all(seed)
         tensors_before = _tensors_with_change_counts(copies, subject)

@@ -370,6 +370,10 @@ class Subject:
         ):
             yield
 
+    def prevent_effects(self, *further_callables: Any) -> contextlib.AbstractContextManager[None]:
+        """Stop the code in the context, which runs these callables, before it has an effect outside the copies."""
+        return prevent_effects(self.function, *further_callables, changeable_parts=self.changeable_parts)
+
 
 def _import_modules(fn: Callable[..., Any]) -> None:
     """Import the user modules that a function will import, so that their state is copied and restored."""

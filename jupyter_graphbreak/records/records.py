@@ -80,20 +80,13 @@ _CONTEXT_KEYS = frozenset(
 
 
 class CompileKey(msgspec.Struct, frozen=True, order=True):
-    """The compile id of a record, split into its numbers.
+    """The compile id of a record, split into its numbers."""
 
-    Parameters
-    ----------
-    autograd : int or None
-        The id of the compiled-autograd graph, if there is one.
-    frame : int
-        The frame id, which identifies the code object.
-    compile : int
-        The compile id within the frame: 0 for the first compilation, then one more for each recompile.
-    """
-
+    #: The id of the compiled-autograd graph, if there is one.
     autograd: int | None
+    #: The frame id, which identifies the code object.
     frame: int
+    #: The compile id within the frame: 0 for the first compilation, then one more for each recompile.
     compile: int
 
     def __str__(self) -> str:
@@ -110,24 +103,16 @@ class ExpressionSpan(NamedTuple):
 
 
 class StackFrame(msgspec.Struct, frozen=True, array_like=True):
-    """One frame of a Python stack. In JSON, it is a list of the values of its fields; the last values may be missing.
+    """One frame of a Python stack. In JSON, it is a list of its fields' values; the last values may be missing."""
 
-    Parameters
-    ----------
-    filename, function
-        As in the code object; a resume function has the name that Dynamo gave it.
-    line : int or None
-        The line that runs.
-    first_line : int or None
-        The first line of the code object.
-    column, end_column, end_line : int or None
-        The range of the expression, with columns in UTF-8 bytes, if Python knows it.
-    """
-
+    #: As in the code object, like the function; a resume function has the name that Dynamo gave it.
     filename: str
+    #: The line that runs.
     line: int | None
     function: str
+    #: The first line of the code object.
     first_line: int | None = None
+    #: The range of the expression, with columns in UTF-8 bytes, if Python knows it.
     column: int | None = None
     end_column: int | None = None
     end_line: int | None = None
@@ -139,18 +124,12 @@ class StackFrame(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One record of the structured trace.
+    """One record of the structured trace."""
 
-    Parameters
-    ----------
-    envelope : dict
-        The JSON object of the record: one key is its kind, with the metadata as the value; the other keys describe its
-        origin (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
-    payload : str or None
-        The text that follows the envelope, if any.
-    """
-
+    #: The JSON object of the record: one key is its kind, with the metadata as the value; the other keys describe its
+    #: origin (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
     envelope: dict[str, Any]
+    #: The text that follows the envelope, if any.
     payload: str | None = None
 
     @property

@@ -50,48 +50,34 @@ _MAX_DEPTH = 6
 
 @dataclass(frozen=True)
 class Entry:
-    """A copy of a callable from before it ran, so that it can run again.
+    """A copy of a callable from before it ran, so that it can run again."""
 
-    Parameters
-    ----------
-    name : str
-        The qualified name of the callable.
-    frame_id : str or None
-        The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
-    function : callable
-        The uncompiled function, method or module. To run it without effects, use a
-        :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
-    arguments : Arguments
-        Copies of the arguments of the first call.
-    compiles_inner_function : bool
-        Whether to call the callable without compiling it, because it compiles a function inside it.
-    inner_targets : frozenset of tuple
-        The path of each module to compile instead of the callable, and the name of the method to compile. An empty
-        name stands for the module's calls, which ``Module.compile`` compiles.
-    callable_id : int or None
-        Identifies the callable among those that the run called.
-    name_snapshot : NameSnapshot
-        The values of the names in code that is not copied.
-    reuses_code : bool
-        Whether the call used code compiled for another entry.
-    weak_referents : tuple
-        The copies to which ``function`` has only weak references, and which this tuple keeps alive.
-    """
-
+    #: The qualified name of the callable.
     name: str
+    #: The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
     frame_id: str | None
+    #: The uncompiled function, method or module. To run it without effects, use a
+    #: :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
     function: Callable[..., Any]
+    #: Copies of the arguments of the first call.
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
     guard_filter: Callable[..., Any] | None = None
+    #: Whether to call the callable without compiling it, because it compiles a function inside it.
     compiles_inner_function: bool = False
+    #: The path of each module to compile instead of the callable, and the name of the method to compile. An empty name
+    #: stands for the module's calls, which ``Module.compile`` compiles.
     inner_targets: frozenset[tuple[str, str]] = frozenset()
+    #: Identifies the callable among those that the run called.
     callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     storage_copies: tuple[StorageCopy, ...] = ()
+    #: The values of the names in code that is not copied.
     name_snapshot: NameSnapshot = field(default_factory=NameSnapshot)
+    #: Whether the call used code compiled for another entry.
     reuses_code: bool = False
+    #: The copies to which ``function`` has only weak references, and which this tuple keeps alive.
     weak_referents: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:

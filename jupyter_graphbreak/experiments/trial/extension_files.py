@@ -25,33 +25,22 @@ if TYPE_CHECKING:
 
 
 class _Opener(NamedTuple):
-    """A description of how a function or class opens or writes files, or of its other effect outside the copies.
+    """A description of how a function or class opens or writes files, or of its other effect outside the copies."""
 
-    Parameters
-    ----------
-    parameter : str
-        The parameter that says whether a file is only read. Empty if the file is always written.
-    reading_values : tuple
-        The values of this parameter for which a file is only read.
-    reads_by_default : bool
-        Whether a file is only read if the argument is missing.
-    kind : str
-        The kind of the effect.
-    takes_other_strings : bool
-        Whether a string argument may be something other than a path.
-    takes_sql : bool
-        Whether the first string is an SQL statement.
-    description : str
-        The effect of every call, as the rest of a sentence. Empty if the effect depends on a path.
-    """
-
+    #: The parameter that says whether a file is only read. Empty if the file is always written.
     parameter: str = ""
     position: int = -1
+    #: The values of this parameter for which a file is only read.
     reading_values: tuple[Any, ...] = ()
+    #: Whether a file is only read if the argument is missing.
     reads_by_default: bool = True
+    #: The kind of the effect.
     kind: EffectKind = "file"
+    #: Whether a string argument may be something other than a path.
     takes_other_strings: bool = False
+    #: Whether the first string is an SQL statement.
     takes_sql: bool = False
+    #: The effect of every call, as the rest of a sentence. Empty if the effect depends on a path.
     description: str = ""
 
     def only_reads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

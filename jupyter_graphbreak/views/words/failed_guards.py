@@ -71,32 +71,21 @@ _MAX_VALUES = 2
 
 @dataclass(frozen=True, slots=True)
 class FailedGuard:
-    """A guard that failed because something varied between the calls.
+    """A guard that failed because something varied between the calls."""
 
-    Parameters
-    ----------
-    variation : str
-        The thing that varied and its values: "k: 2 -> 3 -> ... -> 9".
-    recompile_count : int
-        The number of recompiles in which this guard failed.
-    locations : list of Location
-        The lines that created the guard, if PyTorch reports them.
-    advice : str
-        Advice on avoiding the recompiles; empty if there is none.
-    is_size : bool
-        Whether the guard checks a size of a tensor.
-    is_about_number_from_break : bool
-        Whether the guard checks a number that the code at a break returned.
-    is_about_gradients : bool
-        Whether the guard checks whether a tensor requires gradients.
-    """
-
+    #: The thing that varied and its values: "k: 2 -> 3 -> ... -> 9".
     variation: str
+    #: The number of recompiles in which this guard failed.
     recompile_count: int
+    #: The lines that created the guard, if PyTorch reports them.
     locations: list[Location]
+    #: Advice on avoiding the recompiles; empty if there is none.
     advice: str
+    #: Whether the guard checks a size of a tensor.
     is_size: bool = False
+    #: Whether the guard checks a number that the code at a break returned.
     is_about_number_from_break: bool = False
+    #: Whether the guard checks whether a tensor requires gradients.
     is_about_gradients: bool = False
 
 

@@ -68,47 +68,32 @@ _WARNING_SHARE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Recompilation:
-    """A function that was compiled more than once, or several that are listed as one.
+    """A function that was compiled more than once, or several that are listed as one."""
 
-    Parameters
-    ----------
-    function : str
-        The name of the function; for several functions, a description.
-    location : Location or None
-        The location of the function; ``None`` for several functions.
-    frames : list of str
-        The frame ids of the compilations after the first one, including one that the recompile limit prevented.
-    guards : list of FailedGuard
-        All guards that failed, most frequent first.
-    compilation_count : int
-        The number of compilations; 0 if the first one happened before the run.
-    limit : int
-        The number of compilations after which the function runs eagerly; 0 if unknown.
-    is_caused_by_results : bool
-        Whether the compiled code is called between breaks with sizes of tensors and numbers that breaks returned, and
-        nothing else varies. The program itself passes none of these to a compiled function.
-    is_caused_by_gradients : bool
-        Whether calls differ only in which tensors require gradients: such recompiles are expected.
-    is_caused_by_instances : bool
-        Whether each compilation is the first one for a different module: such recompiles are expected.
-    instance_count : int
-        The number of modules for which the function was compiled; 1 if unknown.
-    is_merged : bool
-        Whether this stands for several functions.
-    """
-
+    #: The name of the function; for several functions, a description.
     function: str
+    #: The location of the function; ``None`` for several functions.
     location: Location | None
+    #: The frame ids of the compilations after the first one, including one that the recompile limit prevented.
     frames: list[str]
+    #: All guards that failed, most frequent first.
     guards: list[FailedGuard]
     limit_hit: bool
+    #: The number of compilations; 0 if the first one happened before the run.
     compilation_count: int
     ids: list[str]
+    #: The number of compilations after which the function runs eagerly; 0 if unknown.
     limit: int
+    #: Whether the compiled code is called between breaks with sizes of tensors and numbers that breaks returned, and
+    #: nothing else varies. The program itself passes none of these to a compiled function.
     is_caused_by_results: bool = False
+    #: Whether calls differ only in which tensors require gradients: such recompiles are expected.
     is_caused_by_gradients: bool = False
+    #: Whether each compilation is the first one for a different module: such recompiles are expected.
     is_caused_by_instances: bool = False
+    #: The number of modules for which the function was compiled; 1 if unknown.
     instance_count: int = 1
+    #: Whether this stands for several functions.
     is_merged: bool = False
 
     @property

@@ -356,7 +356,7 @@ def _example(example: Example, *, alone: bool) -> list[str]:
 
     parts = [] if alone else [f"## {example.title}", *([f"In short: {_titles(example)}."] if example.fixes else [])]
     # The reason comes first: with a long program above it, it would not be on the first screen.
-    parts += [heading("Why"), example.why, heading("In your code"), _block(example.code)]
+    parts += [heading("Why"), example.explanation, heading("In your code"), _block(example.code)]
     if example.fixes:
         parts.append(heading("Fixes, in the order to try them"))
     for number, fix in enumerate(example.fixes, 1):

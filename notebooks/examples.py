@@ -90,7 +90,7 @@ class Example:
     ----------
     name : str
         The name of the file.
-    title, code, why : str
+    title, code, explanation : str
     ids : tuple of str
         The causes on whose pages the example is; of a recompile, the guard that fails first; of a bypassed cache, the
         name of the cause.
@@ -101,7 +101,7 @@ class Example:
     title: str
     ids: tuple[str, ...]
     code: str
-    why: str
+    explanation: str
     fixes: tuple[Fix, ...]
 
 
@@ -129,13 +129,13 @@ def bypasses() -> dict[str, Example]:
 
 def _parse(name: str, text: str, separator: str | None = None) -> Example:
     head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
-    title, ids, why = head.removeprefix("# ").split("\n", 2)
+    title, ids, remaining_text = head.removeprefix("# ").split("\n", 2)
     return Example(
         name,
         title,
         tuple(ids.split(separator)),
-        _code(why),
-        _CODE.sub("", why).strip(),
+        _code(remaining_text),
+        _CODE.sub("", remaining_text).strip(),
         tuple(map(_parse_fix, sections)),
     )
 

@@ -22,7 +22,7 @@ _MOVE_IT = (
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
     f"If that also raises, the code is at fault. If not, {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
-    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-it-to-pytorch): PyTorch "
+    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-the-bug-to-pytorch): PyTorch "
     "considers this its own bug.",
     "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
     "This graph break may be difficult": _MOVE_IT,

@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.site import called_name, dotted_nam
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jupyter_graphbreak.experiments.families.drafting import Splice
+    from jupyter_graphbreak.experiments.families.parsed_source import Splice
     from jupyter_graphbreak.experiments.families.proposal import Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -29,10 +29,10 @@ def propose_without_test(site: Site, if_statement: ast.If, family: str) -> Itera
     mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
     if not mask_names or if_statement.orelse:
         return
-    body, draft = if_statement.body, site.draft
+    body, source = if_statement.body, site.source
     is_shortcut, counting_call = requires_elements(tests[0]) is False, _counting_call(tests[0])
     method = called_name(counting_call) if counting_call is not None else ""
-    block = draft.block_of(if_statement)
+    block = source.block_of(if_statement)
     protected_code = ast.Module(block[block.index(if_statement) + 1 :] if is_shortcut else body, [])
     # A sum is a number of elements only if the values form a mask.
     indices = [node.slice for node in ast.walk(protected_code) if isinstance(node, ast.Subscript)]
@@ -40,7 +40,7 @@ def propose_without_test(site: Site, if_statement: ast.If, family: str) -> Itera
         return
     if is_shortcut:
         only_skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
-        splices: list[Splice | None] = [draft.deletion(if_statement)] if only_skips else []
+        splices: list[Splice | None] = [source.deletion(if_statement)] if only_skips else []
         title = f"Drop the `{method}()` shortcut" if method else "Drop the shortcut for an empty tensor"
     else:
         are_changes = [
@@ -48,22 +48,24 @@ def propose_without_test(site: Site, if_statement: ast.If, family: str) -> Itera
             or (isinstance(part, ast.Expr) and re.search("[a-z]_$", called_name(part.value)))  # as in x.add_(1)
             for part in body
         ]
-        remaining_test = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
-        step = indentation_step(draft, if_statement) if remaining_test else ""
+        remaining_test = " and ".join(source.text_of(part) for part in parts if part is not tests[0])
+        step = indentation_step(source, if_statement) if remaining_test else ""
         lines = [
             *([f"if {remaining_test}:"] if remaining_test else []),
-            *(f"{step}{draft.text_of(part)}" for part in body),
+            *(f"{step}{source.text_of(part)}" for part in body),
         ]
         splices = (
-            [draft.statement_replacement(if_statement, lines)] if all(are_changes) and draft.indent_of(body[0]) else []
+            [source.statement_replacement(if_statement, lines)]
+            if all(are_changes) and source.indent_of(body[0])
+            else []
         )
         title = f"Drop the `{method}()` test" if method else "Drop the test for an empty tensor"
     if splices:
-        assumptions = assumptions_of(draft, [if_statement.test])
+        assumptions = assumptions_of(source, [if_statement.test])
         mask = _counted_mask(counting_call, site.torch_name) if counting_call is not None else None
         # A mask such as `isnan(x)` says nothing about the other elements of x, which the protected code may change.
         if mask is not None and _is_computed(mask) and ast.dump(mask) not in ast.dump(protected_code):
-            text = draft.text_of(mask)
+            text = source.text_of(mask)
             assumptions.append(f"it assumes that the code below the test changes nothing if {text} is nowhere true")
         yield from site.propose_edit(family, title, splices, tests, assumptions)
 

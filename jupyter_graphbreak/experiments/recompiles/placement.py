@@ -7,8 +7,8 @@ import inspect
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
-from jupyter_graphbreak.experiments.families.site import arguments_of, draft_of
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice
+from jupyter_graphbreak.experiments.families.site import arguments_of, parse_source
 from jupyter_graphbreak.experiments.recompiles.candidates import expression, join_conditions
 from jupyter_graphbreak.experiments.recompiles.compile_calls import find_compile_calls
 from jupyter_graphbreak.experiments.trial.call_specs import Path
@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial.call_specs import Path
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
     from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
     from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Root
@@ -45,20 +45,20 @@ def insert_lines_before_calls(
     ``settings_statements`` change settings. They run once, before the loops around the first call of each function. No
     inserted line may assign to the reserved names at the top level.
     """
-    draft = draft_of(text)
-    if draft is None:
+    source = parse_source(text)
+    if source is None:
         return None
     splices: list[Splice | None] = []
     seen_scopes: set[ast.AST] = set()
     for _, site in sorted({(site.line, site.column): site for site in sites}.items()):
-        call = _call_at(draft, site)
-        statement = _statement_of(draft, call) if call is not None else None
+        call = _call_at(source, site)
+        statement = _statement_of(source, call) if call is not None else None
         if call is None or statement is None:
             return None
-        writer = _CallWriter(draft, call, callee, reserved_names)
+        writer = _CallWriter(source, call, callee, reserved_names)
         if not all(writer.write(preparation, site) for preparation in preparations):
             return None
-        scope, outermost = _scope_of(draft, call)
+        scope, outermost = _scope_of(source, call)
         insertions: dict[ast.stmt, list[str]] = {}
         if scope not in seen_scopes:
             seen_scopes.add(scope)
@@ -67,33 +67,33 @@ def insert_lines_before_calls(
         imports = [] if "torch" in site.visible_names else ["import torch"]
         for target, lines in insertions.items():
             if lines:
-                splices.append(_insertion(draft, target, [*imports, *lines]))
+                splices.append(_insertion(source, target, [*imports, *lines]))
                 imports = []
         splices += writer.splices
-    return draft.apply_splices(splices) if splices else text
+    return source.apply_splices(splices) if splices else text
 
 
-def _call_at(draft: Draft, site: CallSite) -> ast.Call | None:
+def _call_at(source: ParsedSource, site: CallSite) -> ast.Call | None:
     """Return the call at a location; ``None`` if the source has a different text there."""
     call_range = site.line, site.column, site.end_line, site.end_column
-    calls = (node for node in ast.walk(draft.tree) if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
     return next(
         (node for node in calls if (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) == call_range),
         None,
     )
 
 
-def _scope_of(draft: Draft, call: ast.Call) -> tuple[ast.AST, ast.stmt]:
+def _scope_of(source: ParsedSource, call: ast.Call) -> tuple[ast.AST, ast.stmt]:
     """Return the function around a call, or else the cell or file, and the statement in it that contains the call."""
-    ancestors = list(draft.ancestors(call))
+    ancestors = list(source.ancestors(call))
     index = next(index for index, node in enumerate(ancestors) if isinstance(node, _SCOPES))
     return ancestors[index], next(node for node in reversed(ancestors[:index]) if isinstance(node, ast.stmt))
 
 
-def _statement_of(draft: Draft, call: ast.Call) -> ast.stmt | None:
+def _statement_of(source: ParsedSource, call: ast.Call) -> ast.stmt | None:
     """Return the statement that contains a call, if it always evaluates the call exactly once."""
     inner: ast.AST = call
-    for node in draft.ancestors(call):
+    for node in source.ancestors(call):
         if isinstance(node, ast.stmt):
             is_in_block = isinstance(node, ast.If) and inner is not node.test
             return node if isinstance(node, _STATEMENTS) and not is_in_block else None
@@ -112,10 +112,10 @@ class _CallWriter:
     """Collects the lines to insert before a call, and the replacements in the call itself."""
 
     def __init__(
-        self, draft: Draft, call: ast.Call, callee: Callable[..., Any], reserved_names: Collection[str]
+        self, source: ParsedSource, call: ast.Call, callee: Callable[..., Any], reserved_names: Collection[str]
     ) -> None:
         self.splices: list[Splice] = []
-        self._draft = draft
+        self._source = source
         self._call = call
         #: The expressions of the arguments by parameter name; ``None`` if they are unknown.
         self._arguments_by_name = _argument_expressions(call, callee)
@@ -157,7 +157,7 @@ class _CallWriter:
 
     def _can_assign_global(self, name: str) -> bool:
         """Add a ``global`` declaration if needed; return whether the code around the call can assign the variable."""
-        scope, _ = _scope_of(self._draft, self._call)
+        scope, _ = _scope_of(self._source, self._call)
         if isinstance(scope, ast.Module):
             return True
         if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -178,18 +178,18 @@ class _CallWriter:
         argument = self._arguments_by_name.get(name)
         mapping = _unpacked_mapping(self._call)
         if argument is None and mapping is not None:
-            return self._write_unpacked(preparation, self._draft.text_of(mapping))
+            return self._write_unpacked(preparation, self._source.text_of(mapping))
         if argument is None:
             return preparation.optional_path is not None  # this call leaves the argument out
         if preparation.assigns and not preparation.path.steps and argument not in self._hoisted_names:
             if preparation.code_after:
                 return self._write_new_value(preparation, argument)
             self._replaced_arguments.add(argument)
-            self._replace(argument, preparation.new_value(self._draft.text_of(argument)))
+            self._replace(argument, preparation.new_value(self._source.text_of(argument)))
             return True
         if not self._hoist(argument, name):
             return False
-        argument_text = self._hoisted_names.get(argument) or self._draft.text_of(argument)
+        argument_text = self._hoisted_names.get(argument) or self._source.text_of(argument)
         self._code_blocks.append(preparation.lines(lambda path: f"{argument_text}{''.join(map(str, path.steps))}"))
         return True
 
@@ -208,7 +208,7 @@ class _CallWriter:
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
-        argument_text = self._hoisted_names.get(argument) or self._draft.text_of(argument)
+        argument_text = self._hoisted_names.get(argument) or self._source.text_of(argument)
         new_name = self._new_name(f"{name}_tensor")
         self._hoisted_names[argument] = new_name
         self._evaluations.append(f"{new_name} = {preparation.new_value(argument_text)}")
@@ -218,10 +218,10 @@ class _CallWriter:
 
     def _replace(self, argument: ast.expr, new_text: str) -> None:
         """Replace an argument in the call, instead of an earlier replacement."""
-        start = self._draft.start_of(argument)
+        start = self._source.start_of(argument)
         self.splices = [
             *(splice for splice in self.splices if splice.start != start),
-            self._draft.replacement(argument, new_text),
+            self._source.replacement(argument, new_text),
         ]
 
     def _hoist(self, argument: ast.expr, name: str) -> bool:
@@ -234,13 +234,13 @@ class _CallWriter:
         if not _is_lookup(self._call.func):
             return False
         names = {value: parameter for parameter, value in (self._arguments_by_name or {}).items()}
-        for part in sorted(arguments_of(self._call), key=self._draft.start_of):
+        for part in sorted(arguments_of(self._call), key=self._source.start_of):
             if part in self._replaced_arguments:
                 return False
             if not (_is_lookup(part) or isinstance(part, ast.Constant) or part in self._hoisted_names):
                 new_name = self._new_name(names.get(part, name))
                 self._hoisted_names[part] = new_name
-                self._evaluations.append(f"{new_name} = {self._draft.text_of(part)}")
+                self._evaluations.append(f"{new_name} = {self._source.text_of(part)}")
                 self._replace(part, new_name)
             if part is argument:
                 break
@@ -248,7 +248,7 @@ class _CallWriter:
 
     def _new_name(self, name: str) -> str:
         """Return a name that is not used in the function around the call, or else in the cell or file."""
-        scope, _ = _scope_of(self._draft, self._call)
+        scope, _ = _scope_of(self._source, self._call)
         used_names = _names_in(scope) | set(self._hoisted_names.values())
         if isinstance(scope, ast.Module):
             used_names |= set(self._reserved_names)
@@ -309,7 +309,7 @@ def _unpacked_mapping(node: ast.Call) -> ast.expr | None:
 
 
 def _is_lookup(node: ast.expr) -> bool:
-    """Return whether an expression only looks a value up, so that it can be evaluated twice."""
+    """Return whether an expression only looks a value up, so it can be evaluated twice."""
     match node:
         case ast.Name():
             return True
@@ -337,17 +337,17 @@ def _names_in(scope: ast.AST) -> set[str]:
     return names
 
 
-def _insertion(draft: Draft, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+def _insertion(source: ParsedSource, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
     """Return the splice that inserts lines before a statement, even behind a colon or semicolon, if possible."""
     code = "\n".join(lines).split("\n")
-    if (insertion := draft.insertion_before(statement, code)) is not None:
+    if (insertion := source.insertion_before(statement, code)) is not None:
         return insertion
-    line_start, start = draft.line_start(statement.lineno), draft.start_of(statement)
-    code_before = draft.text[line_start:start].rstrip()
+    line_start, start = source.line_start(statement.lineno), source.start_of(statement)
+    code_before = source.text[line_start:start].rstrip()
     indent = code_before[: len(code_before) - len(code_before.lstrip())]
     if code_before.endswith(":"):
         indent += "    "
-        text_after = draft.text[draft.end_of(statement) : draft.line_end(statement.lineno)]
+        text_after = source.text[source.end_of(statement) : source.line_end(statement.lineno)]
         if statement.end_lineno != statement.lineno or text_after.strip().startswith(";"):
             return None
     else:
@@ -362,28 +362,27 @@ def add_dynamic_argument(
     texts: Mapping[str, str], definition: CompiledDefinition, owner: str | None
 ) -> dict[str, str] | None:
     """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if none do."""
-    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text)) is not None}
+    sources = {ident: source for ident, text in texts.items() if (source := parse_source(text)) is not None}
+    trees = {ident: source.tree for ident, source in sources.items()}
     splices: dict[str, list[Splice]] = {}
-    for source, node in find_compile_calls({source: draft.tree for source, draft in drafts.items()}, definition, owner):
-        splices.setdefault(source, []).append(_splice_for_dynamic_argument(drafts[source], node))
-    return {
-        source: drafts[source].apply_splices(changes) or texts[source] for source, changes in splices.items()
-    } or None
+    for ident, node in find_compile_calls(trees, definition, owner):
+        splices.setdefault(ident, []).append(_splice_for_dynamic_argument(sources[ident], node))
+    return {ident: sources[ident].apply_splices(changes) or texts[ident] for ident, changes in splices.items()} or None
 
 
-def _splice_for_dynamic_argument(draft: Draft, node: ast.expr) -> Splice:
-    end_of_call = draft.end_of(node)
+def _splice_for_dynamic_argument(source: ParsedSource, node: ast.expr) -> Splice:
+    end_of_call = source.end_of(node)
     if not isinstance(node, ast.Call):
         return Splice(end_of_call, end_of_call, "(dynamic=True)")
     dynamic_keyword = next((keyword for keyword in node.keywords if keyword.arg == "dynamic"), None)
     if dynamic_keyword is not None:
-        return draft.replacement(dynamic_keyword.value, "True")
+        return source.replacement(dynamic_keyword.value, "True")
     arguments = arguments_of(node)
     if not arguments:
         return Splice(end_of_call - 1, end_of_call - 1, "dynamic=True")
-    end = max(map(draft.end_of, arguments))
-    parenthesis = draft.text.index(")", end)
-    if not draft.text[end:parenthesis].strip() and parenthesis + 1 < end_of_call:
+    end = max(map(source.end_of, arguments))
+    parenthesis = source.text.index(")", end)
+    if not source.text[end:parenthesis].strip() and parenthesis + 1 < end_of_call:
         end = parenthesis + 1  # an argument in parentheses
     return Splice(end, end, ", dynamic=True")
 

@@ -405,7 +405,7 @@ def record_calls(
         elif event == "return" and len(stack) > 1:
             stack.pop()
 
-    def count_operation(requires_grad: bool) -> None:  # noqa: FBT001 - the only argument
+    def count_operation(requires_grad: bool) -> None:  # noqa: FBT001 - the function has no other parameter
         if stack and (not ignores_updates or requires_grad or any(node.is_forward for node in stack)):
             stack[-1].direct_op_count += 1
 

@@ -17,8 +17,8 @@ from jupyter_graphbreak.views.words.guard_variations import (
     ADVICE_ON_FIRST_STEP,
     ADVICE_ON_SPECIAL_SIZES,
     OPPOSITE_FLAG,
-    ORDINARY_SIZES,
-    OTHER_SIZES,
+    ORDINARY_SIZES_TEXT,
+    OTHER_SIZES_TEXT,
     SIZE_RANGE,
     Variation,
     find_variation,
@@ -61,9 +61,9 @@ _ADVICE_ON_BRANCH = "each branch of the condition has its own graph, which is ex
 _ADVICE_ON_GROWING_CONTAINER = "`{name}` grows with each call: return the value, and add it after the call"
 #: The methods that make a container grow.
 _FILLING_METHODS = ("append", "extend", "insert")
-#: The error of the stance that forbids recompiles.
-_STANCE_ERROR = "Detected recompile when torch.compile stance is 'fail_on_recompile'"
-#: A guard in the message of this error: "- 0/0: n == 1   # def f(x, n): ...".
+#: PyTorch's message about the stance that forbids recompiles.
+_STANCE_ERROR_MESSAGE = "Detected recompile when torch.compile stance is 'fail_on_recompile'"
+#: A guard in the message about the stance that forbids recompiles: "- 0/0: n == 1   # def f(x, n): ...".
 _GUARD_IN_ERROR = re.compile(r"^ *- \d+/\d+: (?P<guard>\S[^\n]*?)(?: {2,}#[^\n]*)?$", re.MULTILINE)
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
@@ -147,7 +147,7 @@ def failed_guards(
 def error_text(error: RunError) -> str:
     """Return the error that ended a run: its type and message, or the guards that required a forbidden recompile."""
     guards = [match["guard"] for match in _GUARD_IN_ERROR.finditer(error.message)]
-    if not error.message.startswith(_STANCE_ERROR) or not guards:
+    if not error.message.startswith(_STANCE_ERROR_MESSAGE) or not guards:
         return f"{error.type}: {error.message}" if error.message else error.type
     variations = [guard.variation for guard in failed_guards((0, GuardFailure(guard)) for guard in guards)]
     return f"{error.type}: the stance 'fail_on_recompile' forbids a recompile, but {join_with_and(variations)}"
@@ -276,21 +276,21 @@ def _has_one_ordinary_size(variations: Iterable[Variation]) -> bool:
     sizes = {
         size for variation in variations for size in (variation.old_value, variation.new_value) if size is not None
     }
-    if {ORDINARY_SIZES, OTHER_SIZES} & sizes:
-        return sizes <= {ORDINARY_SIZES, OTHER_SIZES}
+    if {ORDINARY_SIZES_TEXT, OTHER_SIZES_TEXT} & sizes:
+        return sizes <= {ORDINARY_SIZES_TEXT, OTHER_SIZES_TEXT}
     return bool(sizes & _SPECIAL_SIZES) and len(sizes - _SPECIAL_SIZES) <= 1
 
 
 def _has_special_size(variations: Iterable[Variation]) -> bool:
     return any(
-        not {variation.old_value, variation.new_value}.isdisjoint({*_SPECIAL_SIZES, OTHER_SIZES})
+        not {variation.old_value, variation.new_value}.isdisjoint({*_SPECIAL_SIZES, OTHER_SIZES_TEXT})
         for variation in variations
     )
 
 
 def _ordinary_advice(variations: Sequence[tuple[int, Variation]]) -> str:
     """Return the advice about a size that also has values other than 0 and 1."""
-    return next(variation.advice for _, variation in variations if variation.old_value != ORDINARY_SIZES)
+    return next(variation.advice for _, variation in variations if variation.old_value != ORDINARY_SIZES_TEXT)
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
@@ -320,7 +320,7 @@ def _variation_text(variations: list[tuple[int, Variation]]) -> str:
     name = variations[-1][1].name
     if not variations[-1][1].old_value:
         return name
-    with_values = [pair for pair in variations if pair[1].old_value != ORDINARY_SIZES]
+    with_values = [pair for pair in variations if pair[1].old_value != ORDINARY_SIZES_TEXT]
     variations = with_values or variations
     values: dict[str, None] = {}
     last = ""

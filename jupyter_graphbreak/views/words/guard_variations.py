@@ -76,11 +76,11 @@ _ADVICE_ON_REGISTERED_TENSOR = (
     "`register_{kind}`, or set `torch._dynamo.config.force_parameter_static_shapes = False`"
 )
 #: The values of a size that is at least 2 in one graph but not in another.
-ORDINARY_SIZES, OTHER_SIZES = "2 or more", "0 or 1"
+ORDINARY_SIZES_TEXT, OTHER_SIZES_TEXT = "2 or more", "0 or 1"
 #: The beginning of the name of a range that sizes left.
-RANGE_OF = "the range of "
+RANGE_PREFIX = "the range of "
 #: The beginning of advice on recompiles that are expected.
-NOTHING_TO_DO = "nothing"
+NOTHING_TO_DO_PREFIX = "nothing"
 #: The advice for functions that are called with and without gradients.
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
 #: The advice for functions that are called with different settings of autocast.
@@ -156,7 +156,7 @@ def find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_l
         return Variation(f"the value of {name}", match["value"], None, advice)
     if bound := _SIZE_BOUND.fullmatch(guard):
         varied_size = name_of_size(bound["name"], bound["index"])
-        return Variation(varied_size, ORDINARY_SIZES, OTHER_SIZES, ADVICE_ON_SPECIAL_SIZES, is_size=True)
+        return Variation(varied_size, ORDINARY_SIZES_TEXT, OTHER_SIZES_TEXT, ADVICE_ON_SPECIAL_SIZES, is_size=True)
     if match := _OFFSET_GUARD.fullmatch(guard):
         name = match["name"]
         advice = (
@@ -168,7 +168,7 @@ def find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_l
         advice = "" if is_library else "each set of keys has its own graph: pass the same keys each time"
         return Variation(match["name"], match["value"], None, advice)
     if size_range := SIZE_RANGE.fullmatch(guard):
-        varied_size = f"{RANGE_OF}{name_of_size(size_range['name'], size_range['index'])}"
+        varied_size = f"{RANGE_PREFIX}{name_of_size(size_range['name'], size_range['index'])}"
         return Variation(varied_size, f"{size_range['low']} to {size_range['high']}", "a size outside of it", "")
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]

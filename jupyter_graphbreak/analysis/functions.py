@@ -23,10 +23,7 @@ _UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
 
 
 def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost function with the given name around a line; ``None`` if there is none.
-
-    The name is that in the code object, such as ``<lambda>``. The line may be a decorator's.
-    """
+    """Return the last line of the innermost function with the given name around a line; ``None`` if there is none."""
     functions = ((first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
     enclosing_functions = [(first, last) for first, last in functions if first <= line <= last]
     return min(enclosing_functions, key=lambda lines: lines[1] - lines[0])[1] if enclosing_functions else None

@@ -113,10 +113,7 @@ class WatchedCall:
 def wrap_with_uncompiled_hook(
     original: Callable[..., Any], observer: Observer, observe_call: Callable[[WatchedCall], Addition | None]
 ) -> Callable[..., Any]:
-    """Return a wrapper for a function that may run within compiled code; it calls the function and then observes it.
-
-    Dynamo compiles neither the wrapper nor the observation.
-    """
+    """Return a wrapper for a function that may run within compiled code; it calls the function and then observes it."""
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
     set_eval_frame = eval_frame.set_eval_frame
     set_eval_frame(set_eval_frame(None))  # fails if it is not supported

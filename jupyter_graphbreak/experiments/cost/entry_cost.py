@@ -395,10 +395,7 @@ MEASUREMENTS = (
 def with_further_measurements(
     cost: EntryCost, steady_state: SteadyState, *, elapsed_s: float, deadline: float
 ) -> EntryCost:
-    """Make all measurements in the table, and return the cost of an entry with their results.
-
-    ``elapsed_s`` is the time that was spent before, and ``deadline`` a :func:`time.monotonic` time.
-    """
+    """Make all measurements in the table, and return the cost of an entry with their results."""
     row_deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
     for row in MEASUREMENTS:
         row_deadline += row.time_share * max(elapsed_s, MIN_BASIS_S) + row.compile_time_share * compile_s

@@ -389,10 +389,7 @@ def _mentions(text: str, target: str) -> bool:
 def _propose_in_place(
     site: Site, if_statement: ast.If, condition: str, python_operand_count: int
 ) -> Iterator[Proposal]:
-    """Yield a change that updates tensors in place, by a neutral value if the branch would not update them.
-
-    The branch may update the tensors in loops and under conditions that Python decides.
-    """
+    """Yield a change that updates tensors in place, by a neutral value if the branch would not update them."""
     source, block, headers = site.source, if_statement.body, list[str]()
     loops: list[ast.For] = []
     while len(block) == 1 and isinstance(block[0], ast.For | ast.If) and not block[0].orelse:
@@ -578,10 +575,7 @@ def _propose_without_early_return(
 
 
 def _propose_without_skip(site: Site, if_statement: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
-    """Yield a change that runs the rest of a loop's body in every iteration, and undoes it if it should be skipped.
-
-    ``python_test`` contains the operands that precede the condition and that Python decides, such as ``self.training``.
-    """
+    """Yield a change that runs the rest of a loop's body in every iteration, and undoes it if it should be skipped."""
     source = site.source
     loop = source.enclosing_node(if_statement, ast.For)
     if loop is None:

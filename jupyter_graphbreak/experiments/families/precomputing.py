@@ -69,10 +69,7 @@ class PrecomputingChange(NamedTuple):
 def propose_precomputing(
     source_id: str, line: int, texts: Mapping[str, str], read_expressions: ReadExpressions
 ) -> Iterator[PrecomputingChange]:
-    """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
-
-    ``line`` is the first line of the function or its decorators.
-    """
+    """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values."""
     source = parse_source(texts[source_id])
     function = _function_at(source, line) if source is not None else None
     if source is None or function is None:

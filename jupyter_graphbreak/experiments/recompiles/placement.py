@@ -395,10 +395,7 @@ class ReadingLine(NamedTuple):
 
 
 def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> ReadingLine | None:
-    """Return the first line outside a function that reads one of several numbers, except arguments.
-
-    ``own_line`` is the first line of the function or its decorator; ``None`` if a different source defines it.
-    """
+    """Return the first line outside a function that reads one of several numbers, except arguments."""
     read_paths = [path for path in paths if path.steps or path.root.kind != "argument"]
     nodes = _expressions_outside_function(tree, own_line)
     readers = [ReadingLine(node.lineno, path) for node in nodes for path in read_paths if _reads(node, path)]

@@ -36,10 +36,7 @@ if TYPE_CHECKING:
 def capture_loguru_messages(
     receive: Callable[[tuple[str, str, str]], None],
 ) -> contextlib.AbstractContextManager[None]:
-    """Capture the loguru messages of this thread, instead of sending them to the sinks, while the context is open.
-
-    ``receive`` is called with the logger, level and message of each record, once for each sink.
-    """
+    """Capture the loguru messages of this thread, instead of sending them to the sinks, while the context is open."""
     handler_class = getattr(sys.modules.get("loguru._handler"), "Handler", None)
     if not hasattr(handler_class, "emit"):
         return contextlib.nullcontext()

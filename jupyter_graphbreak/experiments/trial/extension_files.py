@@ -180,10 +180,7 @@ _known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, s
 
 
 def _writers_of(module: ModuleType, examined_types: set[int]) -> list[tuple[ModuleType | type, str]]:
-    """Return the compiled functions and methods of a module whose names say that they write files.
-
-    Methods of the types in ``examined_types`` are left out.
-    """
+    """Return the compiled functions and methods of a module whose names say that they write files."""
     content = vars(module)
     known_result = _known_writers.get(id(module))
     if known_result is not None and known_result[0] is module and known_result[1] == len(content):

@@ -27,6 +27,7 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     identity_reader,
     identity_writer,
 )
+from jupyter_graphbreak.experiments.trial.swapped_bindings import attribute_binding
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -63,15 +64,9 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[StatePart]:
 
 def attribute_part(owner: Any, name: str) -> StatePart:
     """Return an attribute of a package, or of one of its classes or objects, to which the user's code assigns."""
-
-    def write(value: Any) -> None:
-        if value is not MISSING:
-            setattr(owner, name, value)
-        elif name in vars(owner):
-            delattr(owner, name)
-
-    read = identity_reader(lambda: vars(owner).get(name, MISSING))
-    return StatePart(f"sets {_title(owner, name)}", read, identity_writer(write), (name,), is_assigned=True)
+    binding = attribute_binding(owner, name)
+    read, write = identity_reader(binding.read), identity_writer(binding.write)
+    return StatePart(f"sets {_title(owner, name)}", read, write, (name,), is_assigned=True)
 
 
 def _title(owner: Any, name: str) -> str:

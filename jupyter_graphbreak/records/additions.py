@@ -435,10 +435,7 @@ _A = TypeVar("_A", bound=Addition)
 def read_addition(record: Record) -> Addition | None:
     """Return a record as an instance of its class of additions; ``None`` for one of PyTorch's own records.
 
-    Raises
-    ------
-    msgspec.ValidationError
-        If a field is missing or has the wrong type.
+    A ValidationError of msgspec is raised if a field is missing or has the wrong type.
     """
     class_ = _CLASS_OF_KIND.get(record.kind)
     return msgspec.convert(record.data, class_, str_keys=True) if class_ is not None else None

@@ -111,15 +111,9 @@ class Variant:
     the first call creates for an optimizer is therefore kept. Only arguments that cannot be restored in place are
     copied again.
 
-    All variants of an entry share the memory of large tensors, so a variant must be restored before another one
-    runs.
-
-    Parameters
-    ----------
-    records_marks : bool
-        Whether the compiled code can record marks.
-    context : callable
-        Returns the context in which each call runs, such as one that applies a remedy.
+    All variants of an entry share the memory of large tensors, so a variant must be restored before another one runs.
+    Each call runs in a new ``context()``, such as one that applies a remedy. With ``records_marks``, compiled code can
+    record marks.
     """
 
     def __init__(

@@ -106,18 +106,9 @@ def failed_guards(
 ) -> list[FailedGuard]:
     """Group guards that failed by the variable or the property that they check, most frequent group first.
 
-    Parameters
-    ----------
-    failures : iterable of tuple
-        The guards in the order in which they failed, each preceded by the index of the recompile.
-    sources : mapping of str to Source
-        The sources of the lines that created the guards, by id.
-    is_inner : bool
-        Whether the function is called between breaks: the program itself then passes no arguments to it.
-    is_library : bool
-        Whether the function belongs to a library: the reader cannot change its variables.
-    is_module_method : bool
-        Whether the function is a method of a module.
+    The failures are in the order in which they happened, each preceded by the index of the recompile. The sources are
+    those of the lines that created the guards, by id. The program passes no arguments to a function that is called
+    between breaks (``is_inner``), and the reader cannot change the variables of a library's.
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, Variation | None]]] = {}
     heads_by_size: dict[str, set[HeadKind | None]] = {}

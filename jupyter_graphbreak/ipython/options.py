@@ -92,10 +92,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
-    """Return the options on the magic's line, or raise a UsageError if an option is unknown or its value wrong.
-
-    The last argument of the parser, ``expression``, takes all words after the options.
-    """
+    """Return the options on the magic's line, or raise a UsageError if an option is unknown or its value wrong."""
     words = list(re.finditer(r"\S+", line))
     try:
         arguments = vars(parser.parse_args([word[0] for word in words]))

@@ -631,10 +631,7 @@ def _lines_of_failed_guards(report: Report, source: Source) -> list[int]:
 
 
 def _select_lines(lines: list[Line], max_lines: int, listed_breaks: set[int], guard_lines: Sequence[int]) -> list[Line]:
-    """Return as many lines as fit: lines around breaks, lines that lead to breaks, and lines around failed guards.
-
-    If there are none, return the first annotated line, the two lines before it, and the lines after it.
-    """
+    """Return as many lines as fit: lines around breaks, lines that lead to breaks, and lines around failed guards."""
     chosen_numbers: set[int] = set()
     numbers_with_breaks = [line.number for line in lines if any(mark.number in listed_breaks for mark in line.breaks)]
     numbers_of_callers = [line.number for line in lines if line.leads_to and not line.breaks]

@@ -330,10 +330,7 @@ def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
 
 
 def comment_for_code(report: Report, remedy: Remedy) -> list[str]:
-    """Return the lines of a comment for the copied code of a remedy: what the code does, and how to undo it.
-
-    There are none if the remedy does not work.
-    """
+    """Return the lines of a comment for the copied code of a remedy that works: what it does, and how to undo it."""
     return _make_comment(report, remedy, "code") if remedy.verdict in WORKING else []
 
 

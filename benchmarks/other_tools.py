@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from notebooks import cause_pages
+from notebooks import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,7 +231,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as temporary_folder:
         folder = Path(temporary_folder)
-        for example in cause_pages.examples():
+        for example in examples.examples():
             Path(folder, f"{example.name}.py").write_text(example.code, encoding="utf-8")
         Path(folder, "nested.py").write_text(_NESTED, encoding="utf-8")
         results = {"`%%compile_explain`": _run("ours", folder)[0], "`TORCH_LOGS=graph_breaks`": _logs(folder)}

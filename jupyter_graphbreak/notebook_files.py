@@ -36,10 +36,7 @@ class UnreadableNotebook(ValueError):  # noqa: N818 - the name already states an
 
 
 def parse_notebook(path: Path) -> dict[str, Any]:
-    """Return the parsed JSON of a notebook.
-
-    An UnreadableNotebook is raised if the file cannot be read or is not a notebook of format 4.
-    """
+    """Return the parsed JSON of a notebook of format 4; raise an UnreadableNotebook if the file is not one."""
     try:
         content = read_regular(path, _MAX_BYTES)
     except (OSError, ValueError) as error:  # a path with a null byte raises ValueError

@@ -22,7 +22,7 @@ from jupyter_graphbreak import __version__
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from notebooks import cause_pages, constructs, known_bugs
+from notebooks import cause_pages, constructs, known_bugs, rare_causes
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -98,7 +98,7 @@ def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
     if page == "known_bugs":
         source[0] = known_bugs.insert_lists(source[0])
     if page == "traced":
-        source[0] = constructs.insert_tables(source[0], cause_pages.rare_ids())
+        source[0] = constructs.insert_tables(source[0], rare_causes.ids())
     if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE

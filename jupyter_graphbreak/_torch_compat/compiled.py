@@ -49,10 +49,7 @@ def disable_torch_compile() -> contextlib.AbstractContextManager[None]:
 
 
 def force_eager_on_thread() -> contextlib.AbstractContextManager[None]:
-    """Run compiled functions eagerly on this thread, while the context is open.
-
-    The stance ``force_eager`` does the same, but for all threads.
-    """
+    """Run compiled functions eagerly, on this thread only, unlike the stance ``force_eager``, within the context."""
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
     return patch_on_thread(eval_frame, "_callback_from_stance", lambda _: None)
 
@@ -73,10 +70,7 @@ def undo_compile_in_place(copy: Any) -> None:
 
 
 def compiled_callable(value: Any) -> Any:
-    """Return the function or module from which an object was compiled; ``None`` if the object is not compiled.
-
-    For a module that was compiled in place, this is the module itself.
-    """
+    """Return the function or module that an object compiles, which may be the object itself; ``None`` if none."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -173,10 +167,7 @@ def skip_functions(*functions: Callable[..., Any]) -> None:
 
 
 def is_dynamo_disabled(value: Any) -> bool:
-    """Return whether the user disabled compilation of a function, for example with ``torch.compiler.disable``.
-
-    The result is false for a wrapper that only inherited the mark through ``functools.wraps``.
-    """
+    """Return whether the user disabled compilation of a function; a mark that ``functools.wraps`` copied is ignored."""
     is_marked = bool(attribute_of(value, "_torchdynamo_disable"))
     return is_marked and not attribute_of(attribute_of(value, "__wrapped__"), "_torchdynamo_disable")
 
@@ -276,10 +267,7 @@ def compilation_count() -> int | None:
 
 @contextlib.contextmanager
 def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
-    """Yield a function that counts the compilations that Dynamo has begun for a run so far.
-
-    The count is ``None`` if Dynamo does not number them.
-    """
+    """Yield a function that counts the compilations begun for a run so far; ``None`` if Dynamo does not number them."""
     module = importlib.import_module("torch._dynamo.convert_frame")
     if not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield lambda: None

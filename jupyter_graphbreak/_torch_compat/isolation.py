@@ -71,8 +71,7 @@ def _remove_new_static_marks() -> Iterator[None]:
 LIVE_GENERATOR_TYPE = "Generator in use beyond compiled code"
 
 
-@contextlib.contextmanager
-def break_at_live_generators() -> Iterator[None]:
+def break_at_live_generators() -> AbstractContextManager[None]:
     """Make Dynamo break the graph instead of replacing a generator that outlives the compiled code.
 
     The replacement would be an iterator with a different type and no ``send``, and it would run the rest of the
@@ -82,8 +81,7 @@ def break_at_live_generators() -> Iterator[None]:
     variable = getattr(functions, "LocalGeneratorObjectVariable", None)
     break_graph = _unimplemented_function()
     if variable is None or break_graph is None or "reconstruct" not in vars(variable):
-        yield
-        return
+        return contextlib.nullcontext()
 
     def reconstruct(*_: Any, **__: Any) -> None:
         break_graph(
@@ -94,8 +92,7 @@ def break_at_live_generators() -> Iterator[None]:
             hints=["Consume the generator before the break, for example with list(...)."],
         )
 
-    with patch_on_thread(variable, "reconstruct", reconstruct):
-        yield
+    return patch_on_thread(variable, "reconstruct", reconstruct)
 
 
 def redirect_tracing(original_of: Callable[[Any], Any]) -> AbstractContextManager[None]:

@@ -86,11 +86,7 @@ class TraceableCallables:
         self._undo_stack = contextlib.ExitStack()
 
     def make_traceable(self, callable_: Callable[..., Any], target: Any) -> Callable[..., Any]:
-        """Return a function that runs a callable in a frame that Dynamo compiles.
-
-        If Dynamo compiles the frame of the callable itself, the callable is returned. ``target`` is the module to which
-        the callable is bound, or else the callable itself.
-        """
+        """Return a function that runs a callable, bound to ``target``, in a frame that Dynamo compiles, if needed."""
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
         entry = self._entries.get(id(anchor))
         if entry is None or entry[0]() is not anchor:
@@ -289,14 +285,11 @@ def intercept_module_calls(
                 stack.close()
 
 
-@contextlib.contextmanager
-def _original_module_call(original: Any, replacement: Any) -> Iterator[None]:
+def _original_module_call(original: Any, replacement: Any) -> contextlib.AbstractContextManager[None]:
     """Restore the original ``__call__`` of modules while the context is open, because Dynamo inspects it."""
     if vars(torch.nn.Module)["__call__"] is not replacement:
-        yield
-        return
-    with patch_attribute(torch.nn.Module, "__call__", active_function(original)):
-        yield
+        return contextlib.nullcontext()
+    return patch_attribute(torch.nn.Module, "__call__", active_function(original))
 
 
 def _is_skipped(function: Any) -> bool:

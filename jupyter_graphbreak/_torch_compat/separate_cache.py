@@ -16,6 +16,7 @@ from jupyter_graphbreak._torch_compat.compiled import cache_entries, forget_code
 from jupyter_graphbreak._torch_compat.module_calls import wrap_frame_conversions
 from jupyter_graphbreak._torch_compat.patching import (
     observe_calls_on_thread,
+    patch_attribute,
     patch_on_thread,
     prepare_calls_on_thread,
     redirect_calls_on_thread,
@@ -252,18 +253,15 @@ class ThreadCompilations:
                 _resume_compiling(code)
 
 
-@contextlib.contextmanager
-def skip_guard_profiling() -> Iterator[None]:
+def skip_guard_profiling() -> contextlib.AbstractContextManager[None]:
     """Prevent Dynamo from timing guards, for which it flushes the processor's caches, while the context is open.
 
     The timing takes about 16 ms, more than half of the time to compile a small function.
     """
     guards = importlib.import_module("torch._dynamo.guards")
     if not hasattr(guards, "profile_guard_manager"):  # not in this PyTorch
-        yield
-        return
-    with patch_on_thread(guards, "profile_guard_manager", lambda *_: 0.0):
-        yield
+        return contextlib.nullcontext()
+    return patch_on_thread(guards, "profile_guard_manager", lambda *_: 0.0)
 
 
 @contextlib.contextmanager
@@ -329,8 +327,9 @@ def _resume_compiling(code: CodeType) -> None:
     importlib.import_module("torch._C._dynamo.eval_frame").set_code_exec_strategy(code, strategy)
 
 
-@contextlib.contextmanager
-def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
+def _separate_cache_sizes(
+    earlier_versions: Callable[[CodeType], Collection[int]],
+) -> contextlib.AbstractContextManager[None]:
     """Apply Dynamo's recompile limits as if Dynamo had compiled nothing before.
 
     ``earlier_versions`` returns the guard manager ids of the earlier compiled versions of a code object.
@@ -338,8 +337,7 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
     module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
     compute = getattr(module, "compute_cache_size", None)
     if compute is None:  # in this PyTorch, earlier versions count
-        yield
-        return
+        return contextlib.nullcontext()
 
     def size_without_earlier(frame: Any, *args: Any, **kwargs: Any) -> Any:
         size = compute(frame, *args, **kwargs)
@@ -354,8 +352,7 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
         )
 
     size = with_fallback("counting the versions of a function", size_without_earlier, compute, report_to_run)
-    with patch_on_thread(module, "compute_cache_size", size):
-        yield
+    return patch_on_thread(module, "compute_cache_size", size)
 
 
 @contextlib.contextmanager
@@ -420,8 +417,7 @@ def _invalidate(cache_entry: Any) -> None:
         manager.extra_state.invalidate(manager.cache_entry, deleted_manager)
 
 
-@contextlib.contextmanager
-def _separate_wrapper_code() -> Iterator[None]:
+def _separate_wrapper_code() -> contextlib.AbstractContextManager[None]:
     """Give each wrapper that Dynamo puts around a module or a callable object a separate code object.
 
     Otherwise they share one code object and its recompile limit, which the notebook may have used up.
@@ -435,8 +431,7 @@ def _separate_wrapper_code() -> Iterator[None]:
         wrapper.__code__ = wrapper.__code__.replace()
         return wrapper
 
-    with patch_on_thread(external_utils, "wrap_inline", wrap_inline):
-        yield
+    return patch_on_thread(external_utils, "wrap_inline", wrap_inline)
 
 
 @contextlib.contextmanager
@@ -497,18 +492,12 @@ def _swap_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
             setattr(profile, name, value)
 
 
-@contextlib.contextmanager
-def _swap_constant_floats(names: set[str]) -> Iterator[None]:
+def _swap_constant_floats(names: set[str]) -> contextlib.AbstractContextManager[None]:
     """Use a different set of the symbols of numbers that must be constants, while the context is open.
 
     PyTorch does not empty the set after a compilation, and other functions have symbols with the same names.
     """
     state: Any = getattr(importlib.import_module("torch._dynamo.symbolic_convert"), "TensorifyState", None)
     if not hasattr(state, "force_specializations"):  # not in this PyTorch
-        yield
-        return
-    names_before, state.force_specializations = state.force_specializations, names
-    try:
-        yield
-    finally:
-        state.force_specializations = names_before
+        return contextlib.nullcontext()
+    return patch_attribute(state, "force_specializations", names)

@@ -46,10 +46,7 @@ def has_nan(value: Any, depth: int = 0) -> bool:
 
 
 def in_place_change_count(tensor: torch.Tensor) -> int | None:
-    """Return how often a tensor was changed in place; ``None`` for a tensor that does not count changes.
-
-    The ``__torch_function__`` of the user's tensor subclasses is not called.
-    """
+    """Return how often a tensor was changed in place; ``None`` for a tensor that does not count changes."""
     with torch._C.DisableTorchFunctionSubclass():
         return None if tensor.is_inference() else tensor._version
 

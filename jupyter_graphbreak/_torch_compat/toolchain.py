@@ -29,10 +29,7 @@ def require_python_support() -> None:
 
 
 def cpp_compiler() -> str:
-    """Return the command of the C++ compiler that Inductor uses, possibly with options.
-
-    Without one, PyTorch raises ``torch._inductor.exc.InvalidCxxCompiler``, a RuntimeError.
-    """
+    """Return the command of Inductor's C++ compiler, possibly with options; without one, a RuntimeError is raised."""
     builder: Any = importlib.import_module("torch._inductor.cpp_builder")
     return str(builder.get_cpp_compiler())
 

@@ -277,10 +277,7 @@ def _callables_compiled_for_report(ledger: Ledger, sources: Sources) -> list[Com
 
 
 def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
-    """Return the edit that inserts a statement into a cell to compile a callable, with a comment on how to undo it.
-
-    The result is ``None`` if there is no such statement, or if it does not belong in a cell.
-    """
+    """Return the edit that inserts a statement to compile a callable into a cell, and how to undo it, if possible."""
     if compiled.code is None or compiled.filename is None or compiled.line is None:
         return None
     source = sources.source(compiled.filename)

@@ -408,10 +408,7 @@ class _LedgerReader:
                 pass
 
     def _note_cudagraph_skip(self, frame: FrameLedger, metrics: dict[str, Any]) -> None:
-        """Add the last reason for not using a CUDA graph from a frame's metrics, unless our hooks recorded it.
-
-        In a log there are only the metrics.
-        """
+        """Add the last reason for no CUDA graph from a frame's metrics, a log's only source, unless it is recorded."""
         reason = metrics.get("cudagraph_skip_reason")
         if reason and (frame, reason) not in self.ledger.cudagraph_skips:
             self.ledger.cudagraph_skips.append((frame, str(reason)))

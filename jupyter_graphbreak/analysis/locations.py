@@ -276,10 +276,7 @@ class Sources:
         return "library" if module_path is not None or is_generated else "file"
 
     def owner(self, stack: Sequence[StackFrame]) -> Owner:
-        """Return the owner of the innermost frame of a stack.
-
-        The standard library and machinery belong to the caller.
-        """
+        """Return the owner of a stack's innermost frame; the standard library and machinery belong to the caller."""
         for stack_frame in reversed(stack):
             kind = self.kind(stack_frame.filename, stack_frame.function)
             if kind in {"cell", "file"}:
@@ -406,10 +403,7 @@ class Sources:
         return self._branch_uses[text.filename].get(location.line)
 
     def head_kind_at(self, location: Location | None) -> HeadKind | None:
-        """Return whether a location is in the head of a loop or a condition; ``None`` if in neither, or if unknown.
-
-        If only the line was recorded and not its function, the line is parsed alone.
-        """
+        """Return whether a location is in the head of a loop or a condition; ``None`` if in neither, or if unknown."""
         filename = self.files().get(location.source) if location is not None else None
         text = self._texts.get(filename or "")
         if location is None or text is None:
@@ -446,10 +440,7 @@ class Sources:
         return _WITH_OR_WHILE_HEAD.match(code) is not None or any(is_in_head(tree, source_line) for tree in trees)
 
     def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
-        """Return the lines from one line of a function to its end, or only that line if the text is unknown.
-
-        For a resume function, the line is the one on which it continues.
-        """
+        """Return the lines from one line of a function to its end, or only that line if the text is unknown."""
         start = self.location(filename, line, name)
         text = self._texts.get(filename)
         if start is None or text is None:
@@ -497,10 +488,7 @@ class Sources:
         return sources
 
     def path(self, filename: str) -> str:
-        """Return a path without the folders that identify the machine, because reports are shared.
-
-        The path of a library's file is the one from :meth:`module_path`.
-        """
+        """Return a path without the folders that identify the machine, because reports are shared."""
         module_path = self.module_path(filename)
         if module_path is not None:
             return module_path
@@ -524,10 +512,7 @@ class Sources:
         return lines.get(line)
 
     def _expression_at(self, text: SourceText, line: int, span: ExpressionSpan) -> ExpressionRange | None:
-        """Return the range of the expression with the given span on a line, with the user's line numbers.
-
-        The result is ``None`` if the span or the text is unknown.
-        """
+        """Return the range of the expression with a span on a line, with the user's line numbers, if it is known."""
         column, end_column, last_line = span
         first = self._text_of_line(text, line)
         if column is None or end_column is None or first is None:
@@ -629,11 +614,7 @@ _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/scri
 
 
 def is_machinery(module_path: str | None, function: str) -> bool:
-    """Return whether a frame is machinery.
-
-    The path is ``None`` for the user's own files: they are never machinery. If the function's name is empty, only the
-    file counts.
-    """
+    """Return whether a frame, or its file if it has no name, is machinery; the user's files, without path, are not."""
     if module_path is None:
         return False
     return (

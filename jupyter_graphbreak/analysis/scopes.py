@@ -30,10 +30,7 @@ _SETTING_NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
-    """An expression in the source that can open a scope, and the lines that the scope covers.
-
-    A decorated function begins with its first decorator.
-    """
+    """An expression, or a function with its decorators, that can open a scope, and the lines that the scope covers."""
 
     form: Form
     line: int

@@ -56,20 +56,13 @@ _HOW_TO_INSTALL_COMPILER = (
 
 @dataclass(frozen=True)
 class RequirementFinding:
-    """A finding about one requirement of compiling.
+    """A finding about one requirement of compiling."""
 
-    Parameters
-    ----------
-    requirement : str
-        Its name, such as ``"C++ compiler"``.
-    sentence : str
-        The finding.
-    fix : str or None
-        The way to fix a fault; ``None`` if there is no fault.
-    """
-
+    #: Its name, such as ``"C++ compiler"``.
     requirement: str
+    #: The finding.
     sentence: str
+    #: The way to fix a fault; ``None`` if there is no fault.
     fix: str | None = None
 
 

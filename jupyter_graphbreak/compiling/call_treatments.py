@@ -176,10 +176,7 @@ def is_transform(callable_: Any) -> bool:
 
 
 def plain_function(callable_: Any) -> types.FunctionType | None:
-    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself.
-
-    The result is ``None`` if that is not a Python function.
-    """
+    """Return the Python function that a method, partial, callable instance or wrapper runs, or the function itself."""
     if is_instance(callable_, functools.partial):
         return plain_function(callable_.func)
     function = inspect.unwrap(getattr(callable_, "__func__", callable_))
@@ -270,10 +267,7 @@ def _contains_tensor(value: Any, depth: int = 0) -> bool:
 
 
 def _trains_or_supplies_data(value: Any) -> bool:
-    """Return whether an object trains or supplies data, such as an optimizer, a data loader or a library's trainer.
-
-    The result is also true for a class with a finalizer.
-    """
+    """Return whether an object trains or supplies data, such as an optimizer or a data loader, or has a finalizer."""
     class_ = type(value)
     if is_instance(value, type):  # while tracing, Dynamo creates its own instance and drops it
         return attribute_of(value, "__del__") is not None

@@ -53,11 +53,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
 
-@contextlib.contextmanager
-def show_warnings_at_source_lines() -> Iterator[None]:
+def show_warnings_at_source_lines() -> contextlib.AbstractContextManager[None]:
     """Show warnings from this thread's graphs at the source lines of the operations, while the context is open."""
-    with redirect_calls_on_thread(warnings, "_showwarnmsg", _redirect_to_source_line):
-        yield
+    return redirect_calls_on_thread(warnings, "_showwarnmsg", _redirect_to_source_line)
 
 
 def _redirect_to_source_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]] | None:

@@ -83,7 +83,6 @@ class FrontendComparison:
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         if not any(isinstance(node, _NODES_WITH_EFFECTS) for value in values for node in ast.walk(value)):
             return evaluate_without_calling(call, self._namespace)
-        from jupyter_graphbreak.experiments.trial.guard import prevent_effects
         from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
         from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -96,7 +95,7 @@ class FrontendComparison:
         try:
             with sandbox_runs():
                 subject = Subject(eval(text, self._namespace))  # noqa: S307 - wraps the user's code in a function
-                with prevent_effects(subject.function, changeable_parts=subject.changeable_parts), subject.activate():
+                with subject.prevent_effects(), subject.activate():
                     args, kwargs = subject.function()
         except TrialStoppedError as stopped:
             raise UsageError(

@@ -1983,10 +1983,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
 
 def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
-    """Return whether the code of a break, such as a backward pass, belongs outside of the compiled function.
-
-    The parameters are those of :func:`known_cause`.
-    """
+    """Return whether the code of a break, such as a backward pass, belongs outside of the compiled function."""
     step = known_cause(gb_id, name, code=code).manual_step
     return step is not None and step.decides_compiled_region
 

@@ -71,10 +71,7 @@ if TYPE_CHECKING:
 
 
 def cell_of_shell(filename: str) -> CellText | None:
-    """Return the cell with a given file name in this process's IPython shell; ``None`` if there is none.
-
-    The cell's text is the one that tracebacks show.
-    """
+    """Return the cell of this process's IPython shell with a file name, with the text that tracebacks show, if any."""
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find_shell() if find_shell is not None else None
     numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})

@@ -275,10 +275,7 @@ def _source_folder_hint(number: int) -> str:
 
 
 def _mentions(records: Iterable[Record], keys_without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
-    """Yield the lines that PyTorch's own records mention; records with an unexpected form are ignored.
-
-    ``keys_without_code`` are those of the frames for which Dynamo compiled no code.
-    """
+    """Yield the lines that PyTorch's own records mention; records with an unexpected form are ignored."""
     names: dict[int, str] = {}
     read_payloads: set[str] = set()
     start_mentions: dict[CompileKey | None, list[_LogMention]] = {}

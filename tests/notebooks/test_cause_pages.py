@@ -28,13 +28,13 @@ from torch._dynamo.utils import counters
 import jupyter_graphbreak
 from jupyter_graphbreak.knowledge.causes import CAUSES
 from jupyter_graphbreak.results import Report
-from notebooks import cause_pages
-from notebooks.cause_pages import Example, Fix
+from notebooks import cause_pages, examples, rare_causes
+from notebooks.examples import Example, Fix
 from tests.programs.rare_causes.rare_causes import PROGRAMS
 
-EXAMPLES = cause_pages.examples()
-RECOMPILES = cause_pages.recompiles()
-BYPASSES = list(cause_pages.bypasses().values())
+EXAMPLES = examples.examples()
+RECOMPILES = examples.recompiles()
+BYPASSES = list(examples.bypasses().values())
 _CONFIGS = {
     "torch._dynamo.config": torch._dynamo.config,
     "torch._functorch.config": torch._functorch.config,
@@ -311,7 +311,7 @@ def test_each_fix_lets_the_caches_store_the_graph_and_has_the_outcome_in_its_lin
 
 
 def test_every_cause_has_an_example_or_a_reason_for_having_none_and_every_example_is_listed_once() -> None:
-    assert [name for names in cause_pages.KINDS.values() for name in names] == [item.name for item in EXAMPLES]
+    assert [name for names in examples.KINDS.values() for name in names.split()] == [item.name for item in EXAMPLES]
     ids_with_examples = {ident for example in EXAMPLES for ident in example.ids}
     assert ids_with_examples | set(cause_pages.MISSING_PROGRAM_REASONS) == {cause.id for cause in CAUSES}
     assert not ids_with_examples & set(cause_pages.MISSING_PROGRAM_REASONS)
@@ -319,7 +319,7 @@ def test_every_cause_has_an_example_or_a_reason_for_having_none_and_every_exampl
 
 def test_every_id_of_pytorchs_registry_has_an_address_whose_page_names_it() -> None:
     pages = cause_pages.pages()
-    registry = cause_pages._registry()
+    registry = rare_causes.registry()
     assert len(registry) > len(CAUSES)
     for ident, entry in registry.items():
         page, _, anchor = cause_pages.address(ident).removeprefix(f"{cause_pages.FOLDER}/").partition(".html")
@@ -343,7 +343,7 @@ def test_the_advice_about_a_rare_cause_removes_it(ident: str) -> None:
 
 
 def test_each_piece_of_advice_about_a_rare_cause_has_a_program() -> None:
-    assert PROGRAMS.keys() == cause_pages._RARE_ADVICE.keys()
+    assert PROGRAMS.keys() == rare_causes.ADVICE.keys()
     assert (
         cause_pages.pages()[cause_pages.OTHERS].count("*What to do*: Return the argument that `mark_dirty` names.") == 1
     )

@@ -170,9 +170,7 @@ def time_in_turn(
     now = clock()
     budget_end = now + budget.seconds
     calls: list[list[CallTime]] = [[] for _ in variants]
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with disable_automatic_collection():
         for round_number in range(max(budget.max_runs, MIN_RUNS)):
             last_start, now = now, clock()
             overtime = now - budget_end
@@ -187,10 +185,19 @@ def time_in_turn(
             for offset in range(len(variants)):
                 number = (round_number + offset) % len(variants)
                 calls[number].append(variants[number]())
-    finally:
-        if was_collecting:
-            gc.enable()
     return [undisturbed_calls(variant_calls) for variant_calls in calls]
+
+
+@contextlib.contextmanager
+def disable_automatic_collection() -> Iterator[None]:
+    """Turn off automatic garbage collection while the context is open."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def undisturbed_calls(calls: list[CallTime]) -> list[CallTime]:
@@ -216,11 +223,7 @@ def ratio_in_turn(time_changed: Callable[[], CallTime], time_unchanged: Callable
 
 
 def clear_ratio(ratios: Sequence[float]) -> float | None:
-    """Return the median of measured ratios; ``None`` if there are too few ratios, or if they are too far apart.
-
-    The uncertainty of the median (see :func:`.report.cost.may_be_equal`) must be at most a tenth of the
-    median, or at most half of the median's distance from 1.
-    """
+    """Return the median of measured ratios; ``None`` if there are too few ratios, or if they are too far apart."""
     if len(ratios) < _MIN_PAIRS:
         return None
     low, ratio, high = quartiles(ratios)

@@ -77,10 +77,7 @@ def has_no_side_effects(node: ast.expr) -> bool:
 
 
 def read_branch(source: ParsedSource, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> Branch | None:
-    """Return the values that a branch computes; ``None`` if it cannot be computed regardless of the condition.
-
-    New names for values of the branch end with the suffix.
-    """
+    """Return the values that a branch computes; ``None`` if it cannot be computed regardless of the condition."""
     try:
         return _BranchReader(source, suffix, torch_name).read(block)
     except _UnsupportedBranchError:
@@ -294,10 +291,7 @@ def where_call(torch_name: str, condition: str, if_text: str, else_text: str) ->
 def select_value(
     condition: str, if_value: Value | None, else_value: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
-    """Return a value that selects between two values, member by member; ``None`` if their members do not match.
-
-    ``choose`` returns the source text that selects between two expressions.
-    """
+    """Return a value that selects between two values, member by member; ``None`` if their members do not match."""
     if isinstance(if_value, str) and isinstance(else_value, str):
         if if_value == else_value:
             return if_value
@@ -341,10 +335,7 @@ def _split_into_members(if_text: str, else_text: str) -> tuple[Value, Value] | N
 
 
 def _copied_tuple(node: ast.expr) -> tuple[str, dict[str, str]]:
-    """Return the named tuple that an expression copies with ``_replace``, and the new values of its fields.
-
-    For any other expression, return its source text, without fields.
-    """
+    """Return the named tuple that an expression copies with ``_replace``, and the new fields; else its text."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr="_replace"), args=[]):
             if all(part.arg for part in node.keywords):

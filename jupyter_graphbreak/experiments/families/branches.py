@@ -266,10 +266,7 @@ def _propose_for_statement(site: Site, if_statement: ast.If, python_operand_coun
 def _where_variants(
     site: Site, condition: str, branches: tuple[Branch, Branch], *, must_name_condition: bool = False
 ) -> Iterator[tuple[str, str, tuple[Branch, Branch], list[str]]]:
-    """Yield the variants of a change that computes both branches.
-
-    Each variant is a title, the condition, the branches, and the statements before them.
-    """
+    """Yield variants of computing both branches: the title, the condition, the branches, the statements before them."""
     name = fresh_name(site.source, "condition")
     naming_line = f"{name} = {parenthesize_lines(condition)}"
     yield _WHERE_TITLE, *((name, branches, [naming_line]) if must_name_condition else (condition, branches, []))
@@ -282,10 +279,7 @@ def _where_variants(
 
 
 def _add_python_test(site: Site, if_statement: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
-    """Return lines under an ``if`` with the Python test, and the original ``else``; ``None`` if that is impossible.
-
-    It is impossible if the ``else`` has a multi-line statement. Without a Python test, the lines stay unchanged.
-    """
+    """Return lines under an ``if`` with the Python test, and the original ``else``; ``None`` if that is impossible."""
     if not python_test:
         return if_lines
     step = indentation_step(site.source, if_statement)
@@ -395,10 +389,7 @@ def _mentions(text: str, target: str) -> bool:
 def _propose_in_place(
     site: Site, if_statement: ast.If, condition: str, python_operand_count: int
 ) -> Iterator[Proposal]:
-    """Yield a change that updates tensors in place, by a neutral value if the branch would not update them.
-
-    The branch may update the tensors in loops and under conditions that Python decides.
-    """
+    """Yield a change that updates tensors in place, by a neutral value if the branch would not update them."""
     source, block, headers = site.source, if_statement.body, list[str]()
     loops: list[ast.For] = []
     while len(block) == 1 and isinstance(block[0], ast.For | ast.If) and not block[0].orelse:
@@ -584,10 +575,7 @@ def _propose_without_early_return(
 
 
 def _propose_without_skip(site: Site, if_statement: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
-    """Yield a change that runs the rest of a loop's body in every iteration, and undoes it if it should be skipped.
-
-    ``python_test`` contains the operands that precede the condition and that Python decides, such as ``self.training``.
-    """
+    """Yield a change that runs the rest of a loop's body in every iteration, and undoes it if it should be skipped."""
     source = site.source
     loop = source.enclosing_node(if_statement, ast.For)
     if loop is None:

@@ -182,10 +182,7 @@ def _call_condition(source: ParsedSource, test: ast.expr, torch_name: str) -> st
 
 
 def _condition_of_items(source: ParsedSource, test: ast.Call, torch_name: str) -> str | None:
-    """Return a call to Python's ``any`` or ``all`` as a condition that counts the items that decide the result.
-
-    The result is ``None`` for a call without a comprehension, or if the condition of an item cannot be a tensor.
-    """
+    """Return a call of ``any`` or ``all`` on a comprehension as a condition that counts deciding items, if possible."""
     items = test.args[0] if len(test.args) == 1 and not test.keywords else None
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):
         return None

@@ -76,10 +76,7 @@ _ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values that the moved code reads, if it moves to the start.
-
-    Trials must run each of these branches.
-    """
+    """Return the conditions whose branches may change values that the moved code reads, if it moves to the start."""
     start = min(map(_position, moved_code))
     hidden_effects = _hidden_effects(site)
     return _crossed_conditions(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)

@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.families.site import (
     parameters_of,
     site_at,
 )
-from jupyter_graphbreak.experiments.families.wrapping import wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import CALL, wrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -259,10 +259,7 @@ def _may_change_by_assignment(function: FunctionNode, leaf: ast.expr) -> bool:
 def move_after_call(
     site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
 ) -> dict[str, str] | None:
-    """Return new source texts, by source id, that run statements after the call to the compiled function, in order.
-
-    The result is ``None`` if the function cannot be wrapped.
-    """
+    """Return texts, by source id, that run statements after the call, in order; ``None`` if it cannot be wrapped."""
     source = site.source
     list_name, result_name = fresh_name(source, "later"), fresh_name(source, "result")
     splices: list[Splice | None] = []
@@ -271,15 +268,9 @@ def move_after_call(
         values_text = ", ".join(members) + ("," if len(members) == 1 else "")
         splices.append(source.statement_replacement(node.statement, [f"{list_name}.append(({values_text}))"]))
 
-    def make_body(call: str) -> list[str]:
-        return [
-            f"{list_name} = []",
-            f"{result_name} = {call}",
-            *_deferred_lines(source, function, statements, list_name),
-            f"return {result_name}",
-        ]
-
-    return wrap_function(site, function, list_name, make_body, splices)
+    deferred_lines = _deferred_lines(source, function, statements, list_name)
+    lines = [f"{list_name} = []", f"{result_name} = {CALL}", *deferred_lines, f"return {result_name}"]
+    return wrap_function(site, function, list_name, lines, splices)
 
 
 def _deferred_lines(

@@ -23,10 +23,7 @@ _METHODS_THAT_KEEP_THE_COUNT = {"flatten", "squeeze", "to"}
 
 
 def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
-    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
-
-    ``is_element_count`` returns whether an expression counts elements; by default :func:`counts_elements`.
-    """
+    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``."""
     is_element_count = is_element_count or counts_elements
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = requires_elements(test.operand, is_element_count)

@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.families.site import (
     parameters_of,
     site_of,
 )
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import CALL, entry_function, wrap_function
 from jupyter_graphbreak.report.remedies import ENDING_FAMILY
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def _run_after_call(site: Site, function: FunctionNode, ending: _Ending) -> dict
     splice = Splice(source.line_start(first.lineno), source.line_end(last.end_lineno or last.lineno), return_line)
     lines = _lines_of(source, ending.statements, changes)
     targets = ", ".join([*names, *changes.values()])
-    return wrap_function(site, function, None, lambda call: [f"{targets} = {call}", *lines], [splice])
+    return wrap_function(site, function, None, [f"{targets} = {CALL}", *lines], [splice])
 
 
 def _can_split(function: FunctionNode, ending: _Ending) -> bool:

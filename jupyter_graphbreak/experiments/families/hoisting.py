@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
 from jupyter_graphbreak.experiments.families.parsed_source import fresh_name
-from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
@@ -17,13 +16,13 @@ from jupyter_graphbreak.experiments.families.site import (
     parameters_of,
     site_of,
 )
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import RETURN, entry_function, propose_wrapping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice
-    from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
+    from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "hoisting"
@@ -73,12 +72,7 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
             read_names = names_read(draw)
             if read_names & unknown_names or is_protected(site.source, draw):
                 continue
-            target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is draw else None
-            if isinstance(target, ast.Name) and target.id not in parameters_of(function):
-                name, splice = target.id, site.source.deletion(statement)
-            else:
-                name = fresh_name(site.source, "drawn", given_names)
-                splice = site.source.replacement(draw, name)
+            name, splice = _name_for(site, function, statement, draw, fresh_name(site.source, "drawn", given_names))
             given_names.append(name)
             lines.append(f"{name} = {site.source.text_of(draw)}")
             splices.append(splice)
@@ -90,15 +84,22 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
     is_at_draw = any(site.node in ast.walk(draw) or draw in ast.walk(site.node) for draw in draws)
     if not names_at_break and not is_at_draw:
         return
-    yield from _propose_wrapping(
-        site,
-        function,
-        ", ".join(given_names),
-        lambda inner: [*lines, f"return {inner}"],
-        splices,
-        "Draw the random numbers before the call",
-        conditions_before(site, function, draws),
+    title, conditions = "Draw the random numbers before the call", conditions_before(site, function, draws)
+    yield from propose_wrapping(
+        FAMILY, title, site, function, ", ".join(given_names), [*lines, RETURN], splices, conditions
     )
+
+
+def _name_for(
+    site: Site, function: FunctionNode, statement: ast.stmt, value: ast.expr, new_name: str
+) -> tuple[str, Splice]:
+    """Return the name that a value gets before the call, and the splice that makes the function use the name."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(target)]) if statement.value is value and target not in parameters_of(
+            function
+        ):
+            return target, site.source.deletion(statement)
+    return new_name, site.source.replacement(value, new_name)
 
 
 def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
@@ -135,33 +136,11 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
     local_names = names_bound(function) | parameters_of(function)
     if names_read(call) & local_names or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
         return
-    name, splice = fresh_name(site.source, "given"), None
-    if isinstance(site.statement, ast.Assign) and site.statement.value is call and len(site.statement.targets) == 1:
-        target = site.statement.targets[0]
-        if isinstance(target, ast.Name) and target.id not in parameters_of(function):
-            name, splice = target.id, site.source.deletion(site.statement)
-    text = site.source.text_of(call)
-    splices = [splice or site.source.replacement(call, name)]
-    lines = [f"{name} = {text}"]
-    crossed_conditions = conditions_before(site, function, [call])
+    name, splice = _name_for(site, function, site.statement, call, fresh_name(site.source, "given"))
+    lines = [f"{name} = {site.source.text_of(call)}", RETURN]
     title = f"Run `{dotted_name(call.func)}()` before the call"
-    yield from _propose_wrapping(
-        site, function, name, lambda inner: [*lines, f"return {inner}"], splices, title, crossed_conditions
-    )
-
-
-def _propose_wrapping(
-    site: Site,
-    function: FunctionNode,
-    extra_parameters: str | None,
-    make_body: Callable[[str], list[str]],
-    splices: Sequence[Splice | None],
-    title: str,
-    conditions: tuple[Condition, ...],
-) -> Iterator[Proposal]:
-    texts = wrap_function(site, function, extra_parameters, make_body, splices)
-    if texts is not None:
-        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_inner_function=True)
+    conditions = conditions_before(site, function, [call])
+    yield from propose_wrapping(FAMILY, title, site, function, name, lines, [splice], conditions)
 
 
 def _body_lines(site: Site, block: ast.With) -> list[str] | None:
@@ -189,8 +168,6 @@ def _propose_outer_context(site: Site, function: FunctionNode, block: ast.With) 
     items = [site.source.text_of(item.context_expr) for item in block.items]
     if lines is None or any(names_read(item) & local_names for item in block.items):
         return
-    yield from _propose_wrapping(
-        site, function, None, lambda inner: [f"with {', '.join(items)}:", f"    return {inner}"],
-        [site.source.statement_replacement(block, lines)], "Enter the context around the call",
-        conditions_outside(site, function, block),
-    )  # fmt: skip
+    title, outer_lines = "Enter the context around the call", [f"with {', '.join(items)}:", f"    {RETURN}"]
+    splices, conditions = [site.source.statement_replacement(block, lines)], conditions_outside(site, function, block)
+    yield from propose_wrapping(FAMILY, title, site, function, None, outer_lines, splices, conditions)

@@ -425,10 +425,7 @@ def _creates_object(value: ast.expr, class_name: str) -> bool:
 
 
 def _join_path(expression: str, path: str) -> str | None:
-    """Return the expression for a path in an object, given the object's expression, with module numbers as indices.
-
-    The result is ``None`` if the path cannot be written as an expression.
-    """
+    """Return the expression for a path in an object, with module numbers as indices; ``None`` if there is none."""
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{path.lstrip('.')}" if path and path[0] not in ".[" else path)
     joined_expression = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
     return joined_expression if _PATH_PATTERN.fullmatch(joined_expression) else None

@@ -111,10 +111,7 @@ def _propose_run_to_end(
     exit_statements: Sequence[ast.stmt],
     further_splices: Sequence[Splice | None] = (),
 ) -> Iterator[Proposal]:
-    """Yield changes that run a loop to its end, after which its counter is a tensor or, in a second change, a number.
-
-    The parameters are those of :func:`_splices_to_run_to_end`.
-    """
+    """Yield changes that run a loop to its end; its counter then is a tensor or, in a second change, a number."""
     counter = _counter_to_keep(site.source, exit_.loop)
     variants = {_RUN_TO_END_TITLE: False} | ({_INTEGER_COUNT_TITLE: True} if counter is not None else {})
     for title, keeps_number in variants.items():
@@ -430,10 +427,7 @@ def _counter_to_keep(source: ParsedSource, loop: ast.For | ast.While) -> str | N
 def _carried_names(
     site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt], *, restored_counter: str | None = None
 ) -> list[str] | None:
-    """Return the names whose values pass between iterations; ``None`` if further iterations may change a result.
-
-    ``restored_counter`` is a counter of the loop that code after the loop may read.
-    """
+    """Return the names whose values pass between iterations; ``None`` if further iterations may change a result."""
     source, loop = site.source, exit_.loop
     statements = [*exit_.statements_before, *exit_.statements_after, *exit_statements]
     if loop.orelse or not all(map(_only_assigns_names, statements)) or not _is_pure(exit_.test):

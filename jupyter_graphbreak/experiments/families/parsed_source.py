@@ -241,10 +241,7 @@ class ParsedSource:
         return text
 
     def apply_splices(self, splices: Iterable[Splice | None]) -> str | None:
-        """Return the text with splices applied.
-
-        The result is ``None`` if a splice is ``None``, two splices overlap, or the text is unchanged or not Python.
-        """
+        """Return the text with splices applied, if that is possible, and the result differs and is Python."""
         text = self.text
         limit = len(text)
         for splice in sorted(set(splices), key=lambda splice: splice or (0, 0, ""), reverse=True):

@@ -122,10 +122,7 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
 
 
 def site_of(problem: Problem) -> Site | None:
-    """Return the site of the break or, for a break in the standard library or PyTorch, of the call that led there.
-
-    The result is ``None`` if only such code led there, or if the source text is unknown or not Python.
-    """
+    """Return the site of the break or, if PyTorch or the standard library breaks, of the call that led there."""
     location = problem.break_.location
     for outer in reversed(problem.break_.stack):
         if not _is_standard_or_torch(problem, location):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.crossing import conditions_before
 from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, as_operand, fresh_name
-from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.families.proposal import MAX_TITLE_EXPRESSION_LENGTH, Proposal
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
     dotted_name,
@@ -18,7 +18,7 @@ from jupyter_graphbreak.experiments.families.site import (
     site_at,
     site_of,
 )
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import RETURN, entry_function, propose_wrapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,8 +164,6 @@ def vision_tensors(vision, grid):
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
-#: The maximum length of an expression in a title, in characters.
-_MAX_TITLE_EXPRESSION_LENGTH = 40
 _LISTS_TITLE = "Pass the sizes of images as numbers"
 _LISTS_CODE = """\
 import inspect
@@ -304,14 +302,14 @@ def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNo
         for host_read in reads.values()
     ]
     lines = [f"{name} = {expression}" for expression, name in names.items()]
-    texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
-    if texts is not None:
-        (expression, *other_expressions) = names
-        title = "Read the numbers before the call, and pass them"
-        if not other_expressions and len(expression) <= _MAX_TITLE_EXPRESSION_LENGTH:
-            title = f"Read `{expression}` before the call, and pass it"
-        crossed_conditions = conditions_before(site, function, list(reads))
-        yield Proposal(FAMILY, title, texts, conditions=crossed_conditions, compiles_inner_function=True)
+    (expression, *other_expressions) = names
+    title = "Read the numbers before the call, and pass them"
+    if not other_expressions and len(expression) <= MAX_TITLE_EXPRESSION_LENGTH:
+        title = f"Read `{expression}` before the call, and pass it"
+    crossed_conditions = conditions_before(site, function, list(reads))
+    yield from propose_wrapping(
+        FAMILY, title, site, function, ", ".join(names.values()), [*lines, RETURN], splices, crossed_conditions
+    )
 
 
 def _host_read_at(break_site: Site) -> _HostRead | None:

@@ -53,10 +53,7 @@ MAX_PROPOSALS = 6
 
 
 def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]) -> list[Proposal]:
-    """Return up to ``MAX_PROPOSALS`` proposals for a break, without duplicates, those most likely to work first.
-
-    If a family fails, ``note_fault`` receives its name and the error, and all other families continue.
-    """
+    """Return up to ``MAX_PROPOSALS`` proposals for a break, without duplicates, those most likely to work first."""
     proposals: list[Proposal] = []
     handled_code = _handled_code(problem)
     for name, propose in FAMILIES.items():

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice, first_line, fresh_name
+from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
     compile_options,
     dotted_name,
@@ -22,11 +23,15 @@ from jupyter_graphbreak.experiments.families.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
-    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
     from jupyter_graphbreak.experiments.families.site import Site
+
+#: In the lines of an outer function, the call to the inner one, and the line that returns its result.
+CALL = "<call>"
+RETURN = f"return {CALL}"
 
 
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
@@ -51,29 +56,50 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     return None
 
 
+def propose_wrapping(
+    family: str,
+    title: str,
+    site: Site,
+    function: FunctionNode,
+    extra_parameters: str | None,
+    outer_lines: Sequence[str],
+    splices: Sequence[Splice | None],
+    conditions: tuple[Condition, ...],
+) -> Iterator[Proposal]:
+    """Yield the change that :func:`wrap_function` writes, unless that is impossible."""
+    texts = wrap_function(site, function, extra_parameters, outer_lines, splices)
+    if texts is not None:
+        yield Proposal(family, title, texts, conditions=conditions, compiles_inner_function=True)
+
+
+def inner_name(source: ParsedSource, function: FunctionNode) -> str:
+    """Return the name of the inner function in the texts of :func:`wrap_function`."""
+    return fresh_name(source, f"_{function.name}_compiled")
+
+
 def wrap_function(
     site: Site,
     function: FunctionNode,
     extra_parameters: str | None,
-    make_body: Callable[[str], list[str]],
+    outer_lines: Sequence[str],
     splices: Sequence[Splice | None],
 ) -> dict[str, str] | None:
     """Return source texts in which an outer function wraps a compiled one, renamed to ``_<name>_compiled``.
 
     Code that compiled the function, in any source, compiles the inner one instead, with the same options. The inner
     function is at the top level of the source, even for a method; it may have extra first parameters, separated by
-    commas. ``make_body`` returns the lines of the outer function, given the call to the inner one. The result is
-    ``None`` if that cannot be written.
+    commas. In the lines of the outer function, ``CALL`` stands for the call to the inner one. The result is ``None`` if
+    that cannot be written.
     """
     source = site.source
     torch_name, imports = torch_name_and_imports(source, function)
-    inner_name = fresh_name(source, f"_{function.name}_compiled")
     arguments = [*([extra_parameters] if extra_parameters else []), *_forwarded_arguments(function.args)]
-    call = f"{inner_name}({', '.join(arguments)})"
+    call = f"{inner_name(source, function)}({', '.join(arguments)})"
     other_sources = _sources_without_compilation(site, function)
     if other_sources is None:
         return None
-    parts = _WrapperParts(inner_name, extra_parameters, make_body(call), torch_name, imports, other_sources)
+    lines = [line.replace(CALL, call) for line in outer_lines]
+    parts = _WrapperParts(inner_name(source, function), extra_parameters, lines, torch_name, imports, other_sources)
     if function in source.tree.body:
         all_splices = _splices_around_function(source, function, parts, splices)
     else:

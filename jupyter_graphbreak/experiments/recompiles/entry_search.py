@@ -375,11 +375,7 @@ class EntrySearch:
         )
 
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
-        """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately.
-
-        A user's line in the error comes first, then a user's line in a guard, then a library's line in the error. The
-        result is ``None`` if there is none of them.
-        """
+        """Return the line that makes PyTorch compile each value separately, in the user's code if possible."""
         line_in_editor = None
         if line_from_error is not None:
             line_in_editor = self._texts.locate_specializing_line(
@@ -392,10 +388,7 @@ class EntrySearch:
         return next((line for line in reversed(lines) if line.frame == lines[0].frame), line_in_editor)
 
     def _specializing_lines(self, *, with_conditions: bool = False) -> Iterator[SpecializingLine]:
-        """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers.
-
-        Conditions choose between branches, such as ``if step % 100 == 0``.
-        """
+        """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers."""
         for recompile in self._recompiles:
             for reason in reversed(recompile.reasons):  # PyTorch lists the latest version first
                 location = reason.location

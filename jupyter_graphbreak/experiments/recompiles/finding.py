@@ -47,11 +47,7 @@ class FoundRecompileRemedies(NamedTuple):
     working_remedies: list[tuple[Entry, str, RecompileCandidate, str]]
 
     def remedy_contexts(self, entry: Entry) -> dict[tuple[str, ...], RemedyContext]:
-        """Return the context that applies the best remedy of an entry, by the remedy's id.
-
-        The mapping is empty if no remedy works, or if the best one changes the function's code or state, or replaces
-        numbers with tensors.
-        """
+        """Return the context that applies the best remedy of an entry, by the remedy's id."""
         return {
             (ident,): partial(_apply_adjustment, working_entry, candidate.adjustment, owner)
             for working_entry, ident, candidate, owner in self.working_remedies

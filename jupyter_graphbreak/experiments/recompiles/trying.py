@@ -220,10 +220,7 @@ class CallTrials:
         return self._run_further_calls(calls_with_different_tensor_kinds(self._usable_calls[0]))
 
     def _find_varying_paths(self) -> frozenset[str]:
-        """Return the paths of values that vary from run to run, such as the time of day.
-
-        The calls are repeated to find these values only if compiled results differ.
-        """
+        """Return the paths of values that vary from run to run, which matters only if compiled results differ."""
         pairs = zip(self._expected_results, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
@@ -266,10 +263,7 @@ class CallTrials:
         return self.original.counts[0].frames
 
     def expected_compilation_count(self, selecting_variations: Sequence[OtherVariation]) -> int:
-        """Return how many frames are compiled if each program that the calls select is compiled once.
-
-        Flags and similar values select a program, besides the modes of the calls.
-        """
+        """Return how many frames are compiled if each program that the calls select is compiled once."""
         programs = {
             (
                 call.modes,
@@ -615,11 +609,7 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
-    """Return whether a value is of the kind that the run used.
-
-    A size, a length or a count must not be less than 2 unless the run used the value. Any other number must have a sign
-    that the run used.
-    """
+    """Return whether a value is of the kind that the run used: for a size, not less than 2; else with the same sign."""
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
     if all(used_value > 0 for used_value in axis.values):

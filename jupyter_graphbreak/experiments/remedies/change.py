@@ -225,11 +225,7 @@ def remedy_of_change(
 
 
 def decision_remedy(ident: str, sentence: str | None, reason: str | None) -> Remedy:
-    """Return a remedy that changes nothing and only names a decision that the user has to make.
-
-    The caller adds its breaks or recompiles. The decision is ``None`` as long as changes are left to try; ``reason``
-    says why no change was tried.
-    """
+    """Return a remedy that changes nothing: the user's decision, if nothing else is left, and why nothing was tried."""
     return Remedy(
         id=ident, breaks=[], family="person", title="A person must decide", kind="person", verdict="not tried",
         reason=reason, person=sentence,

@@ -68,11 +68,7 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
 def open_to_compile(
     entry: Entry, program: Program, change: Change
 ) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
-    """Yield the function of a changed program on copies, its subject, and the applied change.
-
-    While the context is open, Dynamo compiles the function again. The errors are those of
-    :class:`~jupyter_graphbreak.experiments.remedies.application.Application`.
-    """
+    """Yield the function of a changed program on copies, to be compiled again, its subject, and the applied change."""
     with sandbox_runs(), use_eager_random_numbers(), restore_switches_on_exit(change):
         # The code shows which state to copy, and a changed function may use some of it only through a new function.
         subject = _copy_with_switches(entry, change)

@@ -123,11 +123,8 @@ def with_remedies(
 ) -> tuple[Report, list[dict[str, Candidate]]]:
     """Return a report with remedies, and the candidates of each search by the ids of the remedies.
 
-    Parameters
-    ----------
-    break_ids_by_function : mapping
-        The ids of the breaks that each compiled function reaches, if there are several. Compiling only parts of one
-        function does not remove a break that another function also reaches.
+    ``break_ids_by_function`` are the ids of the breaks that each compiled function reaches, if there are several.
+    Compiling only parts of one function does not remove a break that another function also reaches.
     """
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []

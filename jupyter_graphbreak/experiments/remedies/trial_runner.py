@@ -113,10 +113,7 @@ class _RunnableChange:
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether the change may make only the compiled program behave differently.
-
-        It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both branches.
-        """
+        """Whether the change may make only the compiled program behave differently."""
         return self.equals_original_uncompiled or bool(self.change.settings) or self.has_control_flow_calls
 
     @property
@@ -263,10 +260,7 @@ class TrialRunner:
         return not is_chosen and self._uncompiled_original.seconds > self.original_seconds
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
-        """Run a replacement for the entry's function on every input, and reach a verdict.
-
-        The replacement is also given as a change to the source, if the source is known.
-        """
+        """Run a replacement for the entry's function on every input, and reach a verdict."""
         cases = _sort_accepted_first(self._uncompiled_original.cases)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:

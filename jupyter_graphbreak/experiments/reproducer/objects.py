@@ -44,10 +44,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def parameters_of(class_: type) -> list[inspect.Parameter] | None:
-    """Return the parameters of a class's constructor; for classes like ``torch.nn.LSTM``, those of their base class.
-
-    The result is ``None`` if the parameters are unknown.
-    """
+    """Return the parameters of a class's constructor or, as for ``torch.nn.LSTM``, of its base class's, if known."""
     try:
         parameters = list(inspect.signature(class_).parameters.values())
         if (

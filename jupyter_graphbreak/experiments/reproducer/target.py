@@ -25,44 +25,31 @@ _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\
 
 @dataclass(frozen=True)
 class Target:
-    """The finding that a script must reproduce.
+    """The finding that a script must reproduce."""
 
-    Parameters
-    ----------
-    id : str
-        The id of a break or of a recompile, ``error`` or ``check``.
-    frames : tuple of str
-        The frames in which the finding occurs, and the callers of these frames.
-    cause : str
-        The GB id of a break, or its type if the break has no id.
-    is_logged : bool
-        Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
-    code : str
-        The code of a break as :func:`comparable_code_of` returns it; empty if the break may be on any line.
-    guards : frozenset of str
-        The kinds of the guards that fail.
-    limit_hit : bool
-        Whether the recompile is the one that the recompile limit prevents.
-    error : tuple of str
-        The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
-    arguments_differ : bool
-        Whether only the arguments and the state differ after the call.
-    """
-
+    #: The id of a break or of a recompile, ``error`` or ``check``.
     id: str
     title: str
+    #: The frames in which the finding occurs, and the callers of these frames.
     frames: tuple[str, ...] = ()
     kind: str = "break"
+    #: The GB id of a break, or its type if the break has no id.
     cause: str = ""
     gb_type: str = ""
+    #: Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
     is_logged: bool = True
+    #: The code of a break as :func:`comparable_code_of` returns it; empty if the break may be on any line.
     code: str = ""
     is_error: bool = False
     function: str = ""
+    #: The kinds of the guards that fail.
     guards: frozenset[str] = frozenset()
+    #: Whether the recompile is the one that the recompile limit prevents.
     limit_hit: bool = False
+    #: The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
     error: tuple[str, str] = ("", "")
     gradients_differ: bool = False
+    #: Whether only the arguments and the state differ after the call.
     arguments_differ: bool = False
 
     def is_shown_by(self, report: Report, new_names: Mapping[str, str], *, is_lenient: bool = False) -> bool:

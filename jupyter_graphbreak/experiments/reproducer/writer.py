@@ -520,10 +520,7 @@ class ScriptWriter:
         return self.bind(parameter, "parameter")
 
     def _constructor_call(self, value: Any, depth: int) -> ast.expr | None:
-        """Return the constructor call for an object, with the attributes that have the names of the parameters.
-
-        The result is ``None`` if there is no value for a required parameter.
-        """
+        """Return an object's constructor call, with attributes named like the parameters; ``None`` without one."""
         parameters = parameters_of(type(value))
         if parameters is None:
             return None

@@ -97,19 +97,10 @@ def clone(
     """Return a copy of a value. Only objects that cannot be copied, or must not be, are shared with the original.
 
     An object that occurs several times stays a single object in the copy, even behind bound methods, weak references
-    and functions that objects refer to. Loggers, threads and code are not copied.
-
-    Parameters
-    ----------
-    failures : list or None
-        Collects the objects that could not be copied.
-    copy_function : callable or None
-        Copies a function that an object refers to. Without it, functions are not copied.
-    memory_provider : MemoryProvider or None
-        Provides the memory for copies of large tensors.
-    digests : dict or None
-        If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
-        unchanged memory.
+    and functions that objects refer to. Loggers, threads and code are not copied; functions only by ``copy_function``.
+    ``failures`` collects the objects that could not be copied. The memory for copies of large tensors comes from the
+    provider, if there is one. With ``digests``, the copy is for comparison only, and digests replace large tensors; the
+    dict caches the digests of unchanged memory.
     """
     with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
         return _Copier({} if memo is None else memo, failures, copy_function, memory_provider, digests).copy(value)

@@ -75,21 +75,12 @@ def differences(
     compares_signs_of_zero: bool = False,
     rounding_errors: Mapping[int, RoundingErrors] | None = None,
 ) -> list[Difference]:
-    """Return all differences between a program and the original.
+    """Return all differences between the outcomes of the original and of a program, with equal arguments.
 
-    Parameters
-    ----------
-    expected, actual : Result
-        The outcomes of the original and of the program, with equal arguments.
-    compares_values : bool
-        Whether to compare values. Otherwise, as for random numbers, only types, shapes and whether something happened
-        are compared.
-    ignored_paths : frozenset of str
-        The paths to values in arguments and state that differ after any two runs; see :func:`varying_state_paths`.
-    compares_signs_of_zero : bool
-        Whether to distinguish -0.0 from 0.0 in the result. Compilers do not preserve the sign.
-    rounding_errors : mapping of int to RoundingErrors, optional
-        The known rounding errors in the original's tensors; see :func:`.rounding.rounding_errors`.
+    Without ``compares_values``, as for random numbers, only types, shapes and whether something happened are compared.
+    ``ignored_paths`` are those of :func:`varying_state_paths`. With ``compares_signs_of_zero``, -0.0 in the result
+    differs from 0.0, although compilers do not preserve the sign. ``rounding_errors`` are those of
+    :func:`.rounding.rounding_errors`.
     """
     compare = functools.partial(describe_difference, compares_values=compares_values, rounding_errors=rounding_errors)
     if expected.error is not None or actual.error is not None:
@@ -151,10 +142,7 @@ def _are_close_doubles(expected: torch.Tensor, actual: torch.Tensor) -> bool:
 
 
 def varying_state_paths(one: Result, other: Result) -> frozenset[str]:
-    """Return the paths to values in arguments and state that differ after two runs of the same program.
-
-    Such a value contains, for example, a time of day or the address of an object.
-    """
+    """Return the paths to values in arguments and state, such as times, that differ after two runs of one program."""
     return varying_paths(one.arguments, other.arguments) | varying_paths(one.state, other.state)
 
 

@@ -157,11 +157,7 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 
 
 def _changes_of_arguments(call: OriginalCall, variants: Mapping[str, Change]) -> Iterator[tuple[str, Arguments]]:
-    """Yield changed arguments of the same kinds as the original ones, each after a description.
-
-    Each changed Python value is combined with the ``variants``: changes of all tensors, by the suffix that describes
-    them.
-    """
+    """Yield descriptions and changed arguments of the same kinds, with each variant of the tensors."""
     yield from _row_count_changes(call)
     for description, changed_arguments in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):
         for suffix, change in variants.items():

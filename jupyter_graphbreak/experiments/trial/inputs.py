@@ -61,32 +61,23 @@ TRANSPOSED_KIND = "transposed tensors"
 
 @dataclass(frozen=True)
 class Input:
-    """An input for a function: the arguments, their description, and the state before the call.
-
-    Parameters
-    ----------
-    is_special : bool
-        Whether Python values or sizes may differ from those of the original input. A captured program may depend on
-        them.
-    preceding_call_count : int
-        The number of calls that run beforehand with the original input, or with a smaller one derived from it, if the
-        function changes state.
-    state : mapping
-        Values of globals, closure variables and attributes to set before the call, by name.
-    different_kind : str
-        The difference in kind from the values of the original input, such as "float16 tensors" or "x = None". Empty if
-        the kinds are the same.
-    is_smaller : bool
-        Whether tensors are smaller than those of the original input, only to save time.
-    """
+    """An input for a function: the arguments, their description, and the state before the call."""
 
     arguments: Arguments
     example: Example
+    #: Whether Python values or sizes may differ from those of the original input. A captured program may depend on
+    #: them.
     is_special: bool = False
+    #: The number of calls that run beforehand with the original input, or with a smaller one derived from it, if the
+    #: function changes state.
     preceding_call_count: int = 0
     seed: int = 0
+    #: Values of globals, closure variables and attributes to set before the call, by name.
     state: Mapping[str, Any] = field(default_factory=dict)
+    #: The difference in kind from the values of the original input, such as "float16 tensors" or "x = None". Empty if
+    #: the kinds are the same.
     different_kind: str = ""
+    #: Whether tensors are smaller than those of the original input, only to save time.
     is_smaller: bool = False
 
     @property

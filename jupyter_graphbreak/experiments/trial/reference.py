@@ -71,31 +71,16 @@ class ReferenceCase:
 class Reference:
     """The original function with its results on the first input and on derived inputs.
 
-    Attributes
-    ----------
-    changed_names : set of str
-        The names of the state that the function changes.
-    is_repeatable : bool
-        Whether the function returns the same value when it is called again.
-    is_random : bool
-        Whether the function's result depends on the random seed. Always false if the function is not repeatable.
-    base_input : Input
-        The input from which others are derived: the first input or, after :meth:`shrink`, perhaps a smaller one.
-    misses_edge_cases : bool
-        Whether edge inputs with the state and the kinds of tensors of the first input were left out for lack of time,
-        or whether any edge inputs were left out for lack of wall-clock time.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the function has an effect outside its copies on the first input.
-    Exception
-        Any exception that the function itself raises on the first input.
+    The constructor raises any exception that the function raises on the first input, and a TrialStoppedError if the
+    function has an effect outside its copies.
     """
 
     def __init__(self, fn: Any, first_input: Input) -> None:
         self.fn = fn
+        #: ``base_input`` is the input from which others are derived. After :meth:`shrink`, it may be a smaller one.
         self.first_input = self.base_input = first_input
+        #: Whether edge inputs with the state and the kinds of tensors of the first input were left out for lack of
+        #: time, or any edge inputs for lack of wall-clock time.
         self.misses_edge_cases = False
         self.subject = Subject(fn, first_input.arguments)
         self.result = self._call(first_input.arguments)
@@ -112,6 +97,7 @@ class Reference:
             if name not in state_before or describe_difference(state_before[name], value)
         }
         start = time.thread_time()
+        #: Whether the function returns the same value when it is called again. Only then can it be random.
         self.is_repeatable = not self._differs(self._call(first_input.arguments))
         #: The processor time of a call with the base input, measured after the first call, which may take longer.
         self._seconds_of_call = time.thread_time() - start

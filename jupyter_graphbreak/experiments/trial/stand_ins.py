@@ -165,10 +165,7 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
 
 
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return the stand-in for an object in a trial, or ``None`` if the object needs none.
-
-    ``clone`` copies the target that an object writes to.
-    """
+    """Return the stand-in for an object in a trial, or ``None`` if the object needs none."""
     if is_instance(value, StandIn | StandardStream | contextvars.ContextVar) or _is_guarded_iterator(value):
         return value  # each trial has its own context for context variables
     if (stream := _stream_name(value)) is not None:
@@ -431,11 +428,9 @@ class _GuardedInput:
         return iter(self._stream)
 
 
-@contextlib.contextmanager
-def refuse_input() -> Iterator[None]:
+def refuse_input() -> contextlib.AbstractContextManager[None]:
     """Stop trials on this thread before they read from the standard input while the context is open."""
-    with patch_attribute(sys, "stdin", _GuardedInput(sys.stdin)):
-        yield
+    return patch_attribute(sys, "stdin", _GuardedInput(sys.stdin))
 
 
 #: The streams that trials have replaced or will replace, with their names.

@@ -362,8 +362,7 @@ COMMON_REPLACEMENTS = Replacements(_common_replacements)
 TRIAL_REPLACEMENTS = Replacements(_trial_replacements)
 
 
-@contextlib.contextmanager
-def announce_sleep() -> Iterator[None]:
+def announce_sleep() -> contextlib.AbstractContextManager[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
     Python 3.13 and later have an audit event for ``time.sleep``. With a replacement in compiled code, Dynamo would give
@@ -376,8 +375,7 @@ def announce_sleep() -> Iterator[None]:
             notify_listeners("process", description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         original(seconds)
 
-    with patch_on_thread(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
-        yield
+    return patch_on_thread(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext()
 
 
 @cache_replacements

@@ -145,21 +145,13 @@ def describe_difference(
     """Return a description of how a result differs from the expected one, or ``None`` if they agree.
 
     Tensors are compared with :func:`torch.testing.assert_close` and, if they differ, with wider tolerances, because a
-    compiler reorders sums. NaN equals NaN. Other objects are compared by type and value.
+    compiler reorders sums. NaN equals NaN. Other objects are compared by type and value. Without ``compares_values``,
+    as for random numbers, only types and shapes are compared.
 
-    Parameters
-    ----------
-    compares_values : bool
-        Whether to compare values, or only types and shapes, as for random numbers.
-    ignored_paths : collection of str
-        The paths to plain values that are not compared; see :func:`varying_paths`.
-    root : str
-        The path to the result; ``ignored_paths`` begin with it.
-    largest : float
-        The largest number among results that are computed together, such as all gradients. If the terms of a result
-        cancel, only rounding errors of this scale remain.
-    rounding_errors : mapping of int to RoundingErrors, optional
-        The known rounding errors of expected tensors, by the ids of these tensors.
+    ``root`` is the path to the result; ``ignored_paths`` begin with it, see :func:`varying_paths`. ``largest`` is the
+    largest number among results that are computed together, such as all gradients: if the terms of a result cancel,
+    only rounding errors of this scale remain. ``rounding_errors`` are those known of expected tensors, by the tensors'
+    ids.
     """
     difference = _Comparison(
         compares_values=compares_values, ignored_paths=ignored_paths, largest=largest, rounding_errors=rounding_errors
@@ -185,11 +177,7 @@ def largest_number(values: Iterable[Any]) -> float:
 
 
 def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
-    """Return the paths to numbers, strings and keys that differ after two runs of the same program.
-
-    Such values depend, for example, on the time of day or on the addresses of objects. The results of both runs are
-    given by name, and each path begins with the name of its result.
-    """
+    """Return the paths to numbers, strings and keys of named results that differ after two runs of one program."""
     comparison = _Comparison(compares_values=True, collects_paths=True)
     for name in one.keys() & other.keys():
         comparison.find_difference(one[name], other[name], name)

@@ -191,10 +191,7 @@ class _PackedCode(msgspec.Struct):
 
 
 def pack_text_and_rest(report: Report) -> str:
-    """Return everything that :func:`render_html` leaves out, and the report as text, compressed together.
-
-    An output that shows several reports contains this data for each of them.
-    """
+    """Return everything that :func:`render_html` leaves out, and the report as text, compressed together."""
     view = View(report)
     return _compress({"text": render_text(report), "rest": _render_rest(view, _report_macros(view))})
 

@@ -530,9 +530,6 @@ class _StepFinder:
 
 
 def _frame_of_break(positions: Mapping[str, int], break_: Break) -> str | None:
-    """Return the frame in which a break occurred: the last one that reports it, because callers report first.
-
-    The result is ``None`` if no known frame reports it.
-    """
+    """Return the frame in which a break occurred: the last that reports it, because callers report first."""
     frames = [event.frame for event in break_.occurrences if event.frame in positions]
     return max(frames, key=lambda ident: positions[ident or ""], default=None)

@@ -373,10 +373,7 @@ def memory_text(nbytes: int) -> str:
 
 
 def _processor_time_text(entry: EntryCost) -> list[str]:
-    """Return a list with the processor time of a call if it differs notably from the wall-clock time.
-
-    It is longer if several processors work, and shorter if they wait.
-    """
+    """Return a list with the processor time of a call if it differs notably from the wall-clock time."""
     times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
     known_times = [(processor_us, us) for processor_us, us in times if processor_us is not None]
     if len(known_times) < len(times) or all(
@@ -401,10 +398,7 @@ _break_times = per_report(break_times)
 
 
 def break_time_text(report: Report, break_: Break) -> str:
-    """Say how much time a break costs: what a fix saves, if measured, or else the time outside graphs at the break.
-
-    If several entries reach the break, the highest cost is used. The result is empty if nothing was measured.
-    """
+    """Say how much time a break costs: what a fix saves, if measured, or else the time outside graphs at the break."""
     time = _break_times(report).get(break_.id)
     if time is None:
         return ""
@@ -491,10 +485,7 @@ def restoring_sentences(check: Check) -> list[str]:
 
 
 def check_sentence(report: Report, check: Check, compared_call_count: int = 1) -> str:
-    """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend".
-
-    Several compared calls may have had this outcome.
-    """
+    """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
         words = f"right: {check.function}{instances} compiled with {check.backend}"

@@ -15,8 +15,8 @@ from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_text
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
-from jupyter_graphbreak.views.words.failed_guards import NOTHING_TO_DO_PREFIX, RANGE_PREFIX
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
+from jupyter_graphbreak.views.words.guard_variations import NOTHING_TO_DO_PREFIX, RANGE_PREFIX
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.locations import called_object_name, function_of, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text
@@ -92,7 +92,7 @@ def verdict(report: Report) -> RunVerdict:
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried; empty if the report already states the reason elsewhere."""
-    reason = one_line(remedies.why_untried)
+    reason = one_line(remedies.untried_reason)
     notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
@@ -280,10 +280,7 @@ def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def advice_beside_verdict(report: Report) -> str:
-    """Return advice about the break or function in the verdict.
-
-    It is empty if changes were tried, if the verdict contains the advice, or if there is nothing to do.
-    """
+    """Return advice about the subject of the verdict; empty if the verdict has it, or if changes were tried."""
     if report.remedies:
         return ""
     if not report.breaks:

@@ -92,7 +92,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
-    """Return the options on the magic's line, or raise a UsageError if an option is unknown or its value wrong."""
+    """Return the options on the magic's line, or raise a UsageError if an option or its value is invalid."""
     words = list(re.finditer(r"\S+", line))
     try:
         arguments = vars(parser.parse_args([word[0] for word in words]))

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
     from jupyter_graphbreak.experiments.families.proposal import Problem
     from jupyter_graphbreak.experiments.families.site import Site
+    from jupyter_graphbreak.report.schema import Frame, Report
+
+#: Decorators in whose context the wrapper also runs.
+_CONTEXT_DECORATORS = {"autocast", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"}
 
 
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
@@ -37,11 +41,9 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
         return None
     if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
         return None
-    for frame in problem.report.frames:
+    for frame in outermost_frames(problem.report):
         location = frame.location
-        # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
-        is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
-        if not is_outermost or location is None or location.source != site.source:
+        if location is None or location.source != site.source:
             continue
         if (
             frame.function.rpartition(".")[2] == function.name
@@ -49,6 +51,23 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
         ):
             return function
     return None
+
+
+def outermost_frames(report: Report) -> list[Frame]:
+    """Return the frames of functions that only eager code or PyTorch's own wrappers, such as ``no_grad``, call."""
+    torch_sources = {
+        source.id for source in report.sources if source.kind == "library" and (source.path or "").startswith("torch/")
+    }
+    frames: dict[str, Frame] = {}
+    wrappers: set[str] = set()
+    for frame in report.frames:
+        # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
+        is_called = frame.role == "call" and (frame.caller is None or frame.caller in wrappers)
+        if frame.role == "entry" or is_called:
+            frames[frame.id] = frame
+            if frame.location is not None and frame.location.source in torch_sources:
+                wrappers.add(frame.id)
+    return list(frames.values())
 
 
 def wrap_function(
@@ -347,11 +366,14 @@ def _splices_around_function(
     all_splices += _default_removals(draft, function)
     indentation = indentation_step(draft, function)
     signature = f"def {function.name}{draft.text[parenthesis : _signature_end(draft, function)]}"
+    contexts = [draft.text_of(node) for node in function.decorator_list if _is_context(node)]
     lines = parts.outer_lines
     if ast.get_docstring(function) is not None:
         lines = [draft.text_of(function.body[0]), *lines]
         all_splices.append(draft.deletion(function.body[0]))
-    outer_text = "\n".join([signature, *(f"{indentation}{line}" for line in lines)])
+    outer_text = "\n".join(
+        [*(f"@{context}" for context in contexts), signature, *(f"{indentation}{line}" for line in lines)]
+    )
     end = draft.line_end(function.end_lineno or function.lineno)
     return [*all_splices, Splice(end, end, f"\n\n\n{outer_text}")]
 
@@ -384,6 +406,12 @@ def _belongs_to_torch(decorator: ast.expr, torch_name: str) -> bool:
     """Return whether a decorator comes from torch. Any other decorator may register the function under its name."""
     name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch_name}
+
+
+def _is_context(decorator: ast.expr) -> bool:
+    """Return whether a decorator runs a function in a context that also applies to the code around the call."""
+    name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    return name.rpartition(".")[2] in _CONTEXT_DECORATORS
 
 
 def _parameter_prefix(extra_parameters: str | None, function: FunctionNode) -> str:

@@ -16,9 +16,9 @@ import contextlib
 import difflib
 import gc
 import io
-import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -132,8 +132,9 @@ def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
     elif way == "--patch":
         lines = MODEL.splitlines(), MODEL.replace(*EDIT).splitlines()
         patch = difflib.unified_diff(*lines, "a/Cell In[1]", "b/Cell In[1]", lineterm="")
-        Path(os.environ["TMPDIR"], "own.patch").write_text("\n".join(patch) + "\n")
-        run_cell(shell, f"%%compile_explain --patch {os.environ['TMPDIR']}/own.patch --output report\n{cell}")
+        path = Path(tempfile.gettempdir(), "own.patch")
+        path.write_text("\n".join(patch) + "\n")
+        run_cell(shell, f"%%compile_explain --patch {path} --output report\n{cell}")
     else:
         run_cell(shell, f"%%compile_explain {way.removesuffix(' again')} --output report\n{cell}")
 

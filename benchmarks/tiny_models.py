@@ -225,7 +225,7 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
     if isinstance(value, bool):
         return None
     if name.endswith(("_token_id", "_token_index")):
-        if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - the ids above those of a text
+        if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - texts have smaller ids
             token_ids = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
             return token_ids.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
         return [1] if isinstance(value, list) else None

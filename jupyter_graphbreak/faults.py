@@ -76,7 +76,7 @@ _printed_sentences: set[str] = set()
 
 
 def print_fault_once(activity: str, fault: BaseException) -> None:
-    """Print the sentence about an internal error once per process: a hook in PyTorch may fail thousands of times."""
+    """Print the sentence about an internal error once per process, because a hook may fail thousands of times."""
     sentence = internal_error_sentence(activity, fault)
     if not collect_fault(sentence) and sentence not in _printed_sentences:
         _printed_sentences.add(sentence)
@@ -136,7 +136,7 @@ def with_fallback(
             return function(*args, **kwargs)
         except errors_to_raise:
             raise
-        except Exception as fault:  # noqa: BLE001 - see the module's docstring
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_fault(activity, fault, on_fault)
         # The call is outside the handler, so that an error in the fallback does not have ours as its context.
         return fallback(*args, **kwargs)

@@ -268,7 +268,7 @@ _OTHER_CALLS_ADVICE = (
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
     f"If that also raises, the code is at fault. If not, {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
-    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-it-to-pytorch): PyTorch "
+    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-the-bug-to-pytorch): PyTorch "
     "considers this its own bug.",
     "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
     "This graph break may be difficult": _MOVE_IT,
@@ -320,7 +320,7 @@ class Example:
     ----------
     name : str
         The name of the file.
-    title, code, why : str
+    title, code, explanation : str
     ids : tuple of str
         The causes on whose pages the example is; of a recompile, the guard that fails first; of a bypassed cache, the
         name of the cause.
@@ -331,7 +331,7 @@ class Example:
     title: str
     ids: tuple[str, ...]
     code: str
-    why: str
+    explanation: str
     fixes: tuple[Fix, ...]
 
 
@@ -359,13 +359,13 @@ def bypasses() -> dict[str, Example]:
 
 def _parse(name: str, text: str, separator: str | None = None) -> Example:
     head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
-    title, ids, why = head.removeprefix("# ").split("\n", 2)
+    title, ids, remaining_text = head.removeprefix("# ").split("\n", 2)
     return Example(
         name,
         title,
         tuple(ids.split(separator)),
-        _code(why),
-        _CODE.sub("", why).strip(),
+        _code(remaining_text),
+        _CODE.sub("", remaining_text).strip(),
         tuple(map(_parse_fix, sections)),
     )
 
@@ -690,7 +690,7 @@ def _example(example: Example, *, alone: bool) -> list[str]:
 
     parts = [] if alone else [f"## {example.title}", *([f"In short: {_titles(example)}."] if example.fixes else [])]
     # The reason comes first: with a long program above it, it would not be on the first screen.
-    parts += [heading("Why"), example.why, heading("In your code"), _block(example.code)]
+    parts += [heading("Why"), example.explanation, heading("In your code"), _block(example.code)]
     if example.fixes:
         parts.append(heading("Fixes, in the order to try them"))
     for number, fix in enumerate(example.fixes, 1):

@@ -127,7 +127,7 @@ def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object
 
 
 def _drop_headings(_: Sphinx, env: BuildEnvironment) -> None:
-    """Drop the headings inside pages from the trees from which Sphinx makes each page's navigation: it has titles only.
+    """Drop the headings inside pages from the trees for each page's navigation, which has titles only.
 
     Copying the headings for every page would take several seconds.
     """
@@ -141,7 +141,7 @@ def _drop_headings(_: Sphinx, env: BuildEnvironment) -> None:
 _PAGES = frozenset(cause_pages.pages())
 
 
-class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
+class _CellLexer(IPython3Lexer):  # type: ignore[misc] # the package ships no types
     """Colours the cell below the magic as Python, and a shell script that a cell writes as one."""
 
     tokens: ClassVar = {

@@ -328,7 +328,7 @@ def call_before_compilation_steps(check: Callable[[], None]) -> Iterator[None]:
             try:
                 check()
                 add_check_to_imported_steps()
-            except Exception as fault:  # noqa: BLE001 - see above
+            except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run("checking a step of a compilation", fault)
             return original(*args, **kwargs)
 

@@ -102,6 +102,6 @@ def _child_managers(manager: Any) -> list[Any]:
 def _value_of(manager: Any, namespace: dict[str, Any]) -> Any:
     """Return the guarded object by evaluating Dynamo's expression for it; ``_MISSING`` if that fails."""
     try:
-        return eval(manager.get_source(), namespace)  # noqa: S307 - Dynamo's own expression
-    except Exception:  # noqa: BLE001 - an expression that only Dynamo's C++ code can evaluate
+        return eval(manager.get_source(), namespace)  # noqa: S307 - Dynamo wrote the expression
+    except Exception:  # noqa: BLE001 - only Dynamo's C++ code can evaluate some expressions
         return _MISSING

@@ -68,7 +68,7 @@ def _remove_new_static_marks() -> Iterator[None]:
 
 
 #: The ``gb_type`` of the breaks that :func:`break_at_live_generators` causes.
-LIVE_GENERATOR = "Generator in use beyond compiled code"
+LIVE_GENERATOR_TYPE = "Generator in use beyond compiled code"
 
 
 @contextlib.contextmanager
@@ -87,7 +87,7 @@ def break_at_live_generators() -> Iterator[None]:
 
     def reconstruct(*_: Any, **__: Any) -> None:
         break_graph(
-            gb_type=LIVE_GENERATOR,
+            gb_type=LIVE_GENERATOR_TYPE,
             context="",
             explanation="Dynamo would replace a generator with an iterator over its remaining items. This code "
             "does not call torch.compile, so it keeps its generator.",
@@ -185,7 +185,7 @@ def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
             stored_value = _stored_value(self, inst)
         except (AttributeError, KeyError, TypeError):  # this PyTorch stores it elsewhere: use its own lookup
             pass
-        except Exception as fault:  # noqa: BLE001 - as above
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run("reading new globals", fault)
         if stored_value is None:
             return original(self, inst, *args, **kwargs)

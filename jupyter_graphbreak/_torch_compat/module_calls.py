@@ -197,7 +197,7 @@ def make_interceptor(  # noqa: C901 - a single frame is easier to hide
     get_ident, get_callback = threading.get_ident, _eval_frame_callback()
 
     @functools.wraps(original, assigned=(), updated=())
-    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - the name in tracebacks
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - tracebacks show this name
         substitute = None
         try:
             # With a callback set, Dynamo would compile our functions.
@@ -220,17 +220,17 @@ def make_interceptor(  # noqa: C901 - a single frame is easier to hide
                 error.__traceback__ = error.__traceback__.tb_next
             try:
                 replacement = substitute.on_failure(error)
-            except Exception as fault:  # noqa: BLE001 - as above
+            except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run("hiding the frames of the compiler", fault)
             if replacement is None:
                 raise
         finally:
             try:
                 substitute.end()
-            except Exception as fault:  # noqa: BLE001 - as above
+            except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run("ending a compiled call", fault)
         try:
-            raise replacement  # noqa: TRY301 - outside the handler, to avoid chaining
+            raise replacement  # noqa: TRY301 - raising outside the handler avoids chaining
         except BaseException:
             replacement.__traceback__ = (
                 replacement.__traceback__.tb_next if replacement.__traceback__ is not None else None
@@ -304,7 +304,7 @@ def _is_skipped(function: Any) -> bool:
 
 
 def has_skipped_forward(module: torch.nn.Module) -> bool:
-    """Return whether Dynamo skips a module's ``forward``, as in ``torch.nn``: ``compile()`` then compiles nothing."""
+    """Return whether Dynamo skips a module's ``forward``, as in ``torch.nn``, so ``compile()`` compiles nothing."""
     forward = getattr(module, "forward", None)
     return is_instance(forward, types.MethodType) and _is_skipped(forward)
 
@@ -392,7 +392,7 @@ def wrap_frame_conversions(
                 finally:
                     try:
                         context.__exit__(None, None, None)
-                    except Exception as fault:  # noqa: BLE001 - as above
+                    except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                         report_to_run("undoing the changes for a compilation", fault)
             finally:
                 conversion_state.active = False

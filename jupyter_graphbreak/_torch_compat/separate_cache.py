@@ -23,7 +23,7 @@ from jupyter_graphbreak._torch_compat.patching import (
 )
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import TRIAL_ENDED
+from jupyter_graphbreak.records.records import TRIAL_ENDED_REASON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def is_allowed_in_graph(function: Any) -> bool:
-    """Return whether Dynamo recognizes a function by its identity, so that it would not recognize a copy."""
+    """Return whether Dynamo recognizes a function by its identity, so it would not recognize a copy."""
     is_allowed = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
     return is_allowed is not None and bool(is_allowed(function))
 
@@ -292,7 +292,7 @@ def _empty_guard_managers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def forget_new_backends() -> Iterator[None]:
-    """Make Dynamo forget the backends used in the context: it would keep them for :func:`torch._dynamo.reset`."""
+    """Make Dynamo forget the backends used in the context, which it would keep for :func:`torch._dynamo.reset`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
     cached_backends: Any = getattr(module, "cached_backends", None)
     context_class = getattr(module, "_TorchDynamoContext", None)
@@ -414,7 +414,7 @@ def _invalidate(cache_entry: Any) -> None:
     so that it does not count towards the recompile limit.
     """
     manager = cache_entry.guard_manager
-    deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
+    deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED_REASON)
     deleted_manager.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted_manager)

@@ -55,5 +55,5 @@ def in_place_change_count(tensor: torch.Tensor) -> int | None:
 
 
 def overrides_torch_dispatch(class_: type[torch.Tensor]) -> bool:
-    """Return whether a class of tensors overrides ``__torch_dispatch__``, so that its data may be anywhere."""
+    """Return whether a class of tensors overrides ``__torch_dispatch__``, so its data may be anywhere."""
     return bool(class_.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)

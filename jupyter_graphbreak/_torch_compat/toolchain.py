@@ -76,7 +76,7 @@ def why_no_cuda() -> str | None:
         return None
     try:
         torch.cuda.init()
-    except Exception as error:  # noqa: BLE001 - its message is the result
+    except Exception as error:  # noqa: BLE001 - the message of the error is the result
         return str(error).split("\n", 1)[0]
     return "it finds no device"
 

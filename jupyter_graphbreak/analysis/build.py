@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
 _INTERNAL_ERROR = "InternalTorchDynamoError"
-_OBSERVED_EXCEPTION = "Observed exception"
+_OBSERVED_EXCEPTION_TYPE = "Observed exception"
 #: The type of the break by the class name of the exception that reports it, if the two differ.
 _TYPE_BY_EXCEPTION = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment at the end of an inserted statement that compiles something.
@@ -328,14 +328,14 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
 
 
 def _with_advice_on_program_error(breaks: list[Break], error: RunError | None) -> list[Break]:
-    """Return the breaks, with new advice on those at the exception that ended the run: the program itself raises it."""
+    """Return the breaks, with new advice on those at the program's own exception that ended the run."""
     if error is None or error.location is None:
         return breaks
     line = error.location.source, error.location.line
     advice = Advice(f"correct the {error.type}: the program also raises it without torch.compile", "graphbreak")
     return [
         msgspec.structs.replace(break_, advice=[advice])
-        if break_.gb_type == _OBSERVED_EXCEPTION
+        if break_.gb_type == _OBSERVED_EXCEPTION_TYPE
         and break_.location is not None
         and (break_.location.source, break_.location.line) == line
         else break_

@@ -33,7 +33,7 @@ def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
 
 
 def is_in_head(tree: ast.AST, line: int) -> bool:
-    """Return whether a line is in the head of a ``with`` or ``while``: Python reaches it again after the body."""
+    """Return whether a line is in the head of a ``with`` or ``while``, which Python reaches again after the body."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith | ast.While) and node.lineno <= line < node.body[0].lineno:
             return True
@@ -78,7 +78,7 @@ def _kind_of_head(node: ast.AST, line: int) -> HeadKind | None:
 
 
 def _is_lookup(test: ast.expr) -> bool:
-    """Return whether a test looks a key up in a variable, such as ``key not in self.cache``: each key is a constant."""
+    """Return whether a test, such as ``key not in self.cache``, looks up a key, which becomes a constant."""
     match test:
         case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() | ast.Attribute()]):
             return True

@@ -146,7 +146,7 @@ class GraphTable:
 
 
 def _line_only(location: Location | None) -> Location | None:
-    """Return a location without its code: the code of ten thousand operations would be half of the report."""
+    """Return a location without its code, because the code of ten thousand operations would be half of the report."""
     return msgspec.structs.replace(location, code=None) if location is not None else None
 
 

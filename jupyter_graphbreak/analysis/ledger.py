@@ -38,7 +38,7 @@ _EVENT_KINDS = (
 _REPETITION_PREFIX = "Graph break: skip: "
 #: The beginning of a record that PyTorch writes before a break at which the backend failed; both have the same reason.
 _ANNOUNCEMENT_PREFIX = "WON'T CONVERT "
-_UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
+_UNKNOWN_TORCH_NOTE = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
 #: The beginnings of PyTorch's reasons for not recompiling a frame; torch < 2.11 writes the last two.
 _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
@@ -551,7 +551,7 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
         sentences.append(f"Dynamo began {compilations} {noun}, but none could be read.")
     if any(frame.are_metrics_lost for frame in ledger.started_frames):
         sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
-    return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]
+    return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH_NOTE}") for sentence in sentences]
 
 
 def _is_same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:

@@ -428,7 +428,7 @@ class Sources:
             stack_frame.filename, stack_frame.line, stack_frame.function, stack_frame.span, is_branch=is_branch
         )
 
-    def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - passed as a callable
+    def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - called by position
         """Return whether a function may reach an expression on a line repeatedly, without a loop around the line.
 
         This is the case in the head of a ``with`` or ``while`` statement. If ``is_branch`` is true, it is also the case

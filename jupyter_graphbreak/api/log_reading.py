@@ -317,12 +317,12 @@ class _Worker:
                     pipe.close()
 
     def _send(self, message: Sequence[object]) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
+        assert self._process.stdin is not None  # noqa: S101 - the process was started with a pipe
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
 
     def _receive(self, size: int) -> bytes:
-        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
+        assert self._process.stdout is not None  # noqa: S101 - the process was started with a pipe
         data = self._process.stdout.read(size)
         if len(data) < size:
             raise EOFError

@@ -184,7 +184,7 @@ def capture(
     processes: bool = False,
     entries: bool = False,
     cost: bool = False,
-    compile: bool = False,  # noqa: A002 - the word in torch
+    compile: bool = False,  # noqa: A002 - torch uses this word
     on_event: Callable[[Event], object] | None = None,
 ) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.

@@ -34,7 +34,7 @@ _FILE_HEADER = """\
 """
 
 
-class MalformedBaseline(ValueError):  # noqa: N818 - reads as the sentence it reports
+class MalformedBaseline(ValueError):  # noqa: N818 - the name already states an error
     """A baseline cannot be read; the message states the reason in one line."""
 
 

@@ -88,14 +88,14 @@ class FrontendComparison:
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
         from jupyter_graphbreak.experiments.trial.subject import Subject
 
-        function = eval(ast.unparse(call.func), self._namespace)  # noqa: S307 - a name, perhaps with attributes
+        function = eval(ast.unparse(call.func), self._namespace)  # noqa: S307 - evaluates a name, perhaps with attributes
         collecting_call = ast.Call(
             ast.Lambda(_ARGS_AND_KWARGS_PARAMETERS, _ARGS_AND_KWARGS_TUPLE), call.args, call.keywords
         )
         text = ast.unparse(ast.Lambda(_NO_ARGUMENTS, collecting_call))
         try:
             with sandbox_runs():
-                subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
+                subject = Subject(eval(text, self._namespace))  # noqa: S307 - wraps the user's code in a function
                 with prevent_effects(subject.function, changeable_parts=subject.changeable_parts), subject.activate():
                     args, kwargs = subject.function()
         except TrialStoppedError as stopped:
@@ -113,7 +113,7 @@ class FrontendComparison:
         if not all(isinstance(node, ast.Name | ast.Attribute) for node in nodes):
             return False
         try:
-            value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - a name, perhaps with attributes
+            value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - evaluates a name, perhaps with attributes
         except Exception:  # noqa: BLE001 - the name was deleted, or a property fails
             return False
         return is_user_written(compiled_callable(value) or value)
@@ -133,7 +133,7 @@ def evaluate_without_calling(call: ast.Call, namespace: dict[str, Any]) -> Evalu
     def _collect(function: Any, *args: Any, **kwargs: Any) -> EvaluatedCall:
         return function, list(args), kwargs
 
-    return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code
+    return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - evaluates the user's code
 
 
 def calls_to_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:

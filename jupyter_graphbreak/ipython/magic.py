@@ -67,7 +67,7 @@ def _begin(
     edited_cells: tuple[tuple[str, str], ...] = (),
 ) -> None:
     """Begin to observe the cell that calls this function."""
-    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's frame, above that of with_fallback
+    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the caller of with_fallback is the cell
     magic = _loaded_magic()
     options = read_options(magic.parser, line)
     magic.runs.begin(options, plan, cell_magic, filename, only_torch=only_torch, edited_cells=edited_cells)

@@ -365,12 +365,12 @@ class Observation:
     def _breaks_left_untried(self, report: Report) -> list[str]:
         """Return the ids of the breaks whose remedies an interrupt left untried in the previous run of the cell."""
         from jupyter_graphbreak.analysis.matching import same_breaks
-        from jupyter_graphbreak.report.remedies import INTERRUPTED
+        from jupyter_graphbreak.report.remedies import INTERRUPTED_REASON
 
         if self.previous_report is None:
             return []
         remedies = self.previous_report.remedies or []
-        untried_ids = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
+        untried_ids = {ident for remedy in remedies if remedy.reason == INTERRUPTED_REASON for ident in remedy.breaks}
         return [later for earlier, later in same_breaks(self.previous_report, report).items() if earlier in untried_ids]
 
     def _show_status(self, activity: str) -> None:
@@ -435,7 +435,7 @@ class Observation:
                         self._shell.user_ns[self.options.output] = frontends
                     display(frontends)
         except UsageError as error:
-            print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
+            print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run, so the error is not raised
         finally:
             display(replace(report, diagnostics=[*report.diagnostics, *self._notes[note_count:]]))
 

@@ -83,7 +83,7 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def tries_changes(self) -> bool:
-        """Whether to try changes: those of this package or the user's patch."""
+        """Whether to try changes, either those of this package or the user's patch."""
         return self.remedies or self.patch is not None
 
     def used_compile_options(self) -> list[str]:

@@ -250,7 +250,7 @@ class Recording:
     def _note_why_compile_is_disabled(self) -> None:
         try:
             reason = why_compile_is_disabled()
-        except Exception as error:  # noqa: BLE001 - an unknown version of PyTorch
+        except Exception as error:  # noqa: BLE001 - the version of PyTorch may be unknown
             reason = f"Cannot tell whether torch.compile is switched off ({type(error).__name__}: {error})."
         if reason:
             self.note("warning", reason)
@@ -258,7 +258,7 @@ class Recording:
     def _settings(self) -> dict[str, Any]:
         try:
             return dynamo_settings()[0]
-        except Exception as error:  # noqa: BLE001 - an unknown version of PyTorch
+        except Exception as error:  # noqa: BLE001 - the version of PyTorch may be unknown
             self.note("warning", f"Dynamo's settings could not be read ({type(error).__name__}: {error}).")
             return {}
 
@@ -292,14 +292,14 @@ def record(
         ):
             for sentence in missing_hooks:
                 recording.note("warning", sentence)
-            recording._note_why_compile_is_disabled()  # noqa: SLF001 - same module
+            recording._note_why_compile_is_disabled()  # noqa: SLF001 - both classes are in this module
             yield recording
     except BaseException as error:
         recording.record_error(error)
         raise
     finally:
         compilation_count = get_compilation_count() if get_compilation_count is not None else None
-        recording._finish(compilation_count, earlier_code)  # noqa: SLF001 - same module
+        recording._finish(compilation_count, earlier_code)  # noqa: SLF001 - both classes are in this module
 
 
 @contextlib.contextmanager

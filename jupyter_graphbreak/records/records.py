@@ -51,7 +51,7 @@ _SPECIALIZATION_FIELDS = ("sources", "user_stack")
 #: The field with the seconds that compiling a frame takes.
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason that invalidates code compiled in a trial; it is not a reason for a recompile of the program.
-TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
+TRIAL_ENDED_REASON = "jupyter_graphbreak compiled this for a trial, which has ended"
 #: Upper bounds beyond what PyTorch writes: its reasons for a recompile are shorter, and its default limit allows fewer
 #: compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
@@ -272,7 +272,7 @@ def read_recompile_reasons(payload: str) -> list[str]:
         reasons = payload or []
     as_list = reasons if isinstance(reasons, list) else [reasons]
     texts = [str(reason)[:_MAX_REASON_LENGTH] for reason in as_list[:_MAX_REASONS]]
-    return [text for text in texts if TRIAL_ENDED not in text]
+    return [text for text in texts if TRIAL_ENDED_REASON not in text]
 
 
 #: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:

@@ -240,7 +240,7 @@ def resumed_line(listing: str) -> int | None:
     prologue_ends = [
         index for index, row in enumerate(rows) if (row.operation, row.argument) == ("STORE_FAST", _PROLOGUE)
     ]
-    if len(prologue_ends) < 2 or prologue_ends[1] + 1 >= len(rows):  # noqa: PLR2004 - set and reset
+    if len(prologue_ends) < 2 or prologue_ends[1] + 1 >= len(rows):  # noqa: PLR2004 - the variable is set and reset
         return None
     next_row = rows[prologue_ends[1] + 1]
     jump = _TARGET.fullmatch(next_row.argument)

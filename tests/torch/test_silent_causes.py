@@ -30,8 +30,8 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-#: Before torch 2.14, Dynamo skips a function in all later calls once it was called under a mode. Since then, it skips
-#: the function only in that call.
+#: Whether a function that was called under a mode is skipped in all later calls. Since torch 2.14, Dynamo skips the
+#: function only in that call.
 MODES_ARE_REMEMBERED = torch.__version__ < "2.14"
 
 

@@ -34,7 +34,7 @@ def test_one_sentence_describes_the_error(fault: Exception, text: str) -> None:
 
 def test_the_error_of_a_block_is_reported() -> None:
     reported_faults: list[tuple[str, str]] = []
-    with faults.suppress_faults("testing", lambda what, fault: reported_faults.append((what, str(fault)))):
+    with faults.suppress_faults("testing", lambda activity, fault: reported_faults.append((activity, str(fault)))):
         raise RuntimeError("broken")
     assert reported_faults == [("testing", "broken")]
 
@@ -45,7 +45,7 @@ def test_interrupts_and_errors_for_the_user_are_raised() -> None:
         with (
             pytest.raises(error),
             faults.suppress_faults(
-                "testing", lambda what, _: reported_faults.append(what), errors_to_raise=(LookupError,)
+                "testing", lambda activity, _: reported_faults.append(activity), errors_to_raise=(LookupError,)
             ),
         ):
             raise error

@@ -189,7 +189,7 @@ def wrap_with_hooks(
                 try:
                     call.error = error
                     observer.observe(name, functools.partial(on_error, call))
-                except Exception as fault:  # noqa: BLE001 - as above
+                except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                     report_to_run(name, fault)
             entry = error.__traceback__
             if entry is not None and entry.tb_frame is sys._getframe():
@@ -200,7 +200,7 @@ def wrap_with_hooks(
                 call.result = result
                 observer.observe(name, functools.partial(after, call))
                 result = call.result
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run(name, error)
         return result
 

@@ -248,7 +248,7 @@ class _TracerSteps:
         self._close_branches(lambda _: True)
 
     def _add_lines_after_break(self, branch: _Branch) -> None:
-        """Add the lines that may run after the last traced instruction: after a break, resume functions run them."""
+        """Add the lines that may run after the last traced instruction, in resume functions if it breaks the graph."""
         tracer = self._tracer
         current = tracer.instructions.index(tracer.current_instruction)
         for index in sorted(self._reachable(current, {branch.eager_target, branch.merge_point})):

@@ -39,7 +39,7 @@ from jupyter_graphbreak.experiments.trial.values import describe_difference, lar
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
-from jupyter_graphbreak.report.cost import EAGER_RETURNS, UNAFFECTED, Check, Divergence, NumericsTrial
+from jupyter_graphbreak.report.cost import EAGER_RETURNS_TEXT, UNAFFECTED_RESULT_TEXT, Check, Divergence, NumericsTrial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +73,7 @@ _MAX_TIMED_CALLS = 100
 class CheckResult:
     """The check of an entry, and the report of the run on copies in which the entry was compiled.
 
-    If the eager and the compiled call both raise an exception, so that there is no result to compare, ``error_name`` is
+    If the eager and the compiled call both raise an exception, so there is no result to compare, ``error_name`` is
     the name of the eager call's exception.
     """
 
@@ -170,7 +170,7 @@ def check_entry(
                 )
                 first_divergence = _first_divergence(compiled_call, correspondence)
             if first_divergence is not None and not differences:
-                differences = [f"graph {first_divergence.graph} computes a different value, {UNAFFECTED}"]
+                differences = [f"graph {first_divergence.graph} computes a different value, {UNAFFECTED_RESULT_TEXT}"]
             unchanged_us = None
             with contextlib.suppress(TimeUpError):
                 unchanged_us = compiled_call.fastest_us() if differences else None
@@ -405,7 +405,9 @@ def _compare_observations(
         return
     if expected.error_name != actual.error_name:
         eager_returns = expected.error_name is None
-        eager_outcome = EAGER_RETURNS if eager_returns else f", but eager code {_describe_outcome(expected.error_name)}"
+        eager_outcome = (
+            EAGER_RETURNS_TEXT if eager_returns else f", but eager code {_describe_outcome(expected.error_name)}"
+        )
         yield f"{_describe_outcome(actual.error_name)}{eager_outcome}"
         return
     kinds = ["values", "gradients"]

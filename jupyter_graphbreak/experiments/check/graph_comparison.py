@@ -208,7 +208,7 @@ def computes_differently(
             reference = DoublePrecisionResults(largest, *exact_results)._replace(precision=precision)
             if difference_beyond_rounding(expected, actual, reference, are_gradients=compares_gradients) is None:
                 return False
-    except Exception:  # noqa: BLE001, S110 - operations that mix precisions
+    except Exception:  # noqa: BLE001, S110 - the operations may mix precisions
         pass
     return True
 

@@ -39,9 +39,9 @@ _MIN_RUNS_AFTER_TIME_LIMIT = 1
 
 #: The time in seconds for comparing two calls.
 _RATIO_S = 2.0
-#: The minimum number of pairs of calls for such a comparison.
+#: The minimum number of pairs of calls for comparing two calls.
 _MIN_PAIRS = 7
-#: The maximum number of pairs of calls for such a comparison.
+#: The maximum number of pairs of calls for comparing two calls.
 _MAX_PAIRS = 40
 #: A ratio is reported if its uncertainty is at most this share of the ratio, or half of the ratio's distance from 1.
 _CLEAR_SHARE = 0.1

@@ -343,7 +343,7 @@ class Variant:
 
     @contextlib.contextmanager
     def checkpoint_calls(self) -> Iterator[None]:
-        """While the context is open, make calls keep nothing for the backward pass: it repeats the call instead."""
+        """While the context is open, make calls keep nothing for the backward pass, which repeats the call instead."""
         program = self._program
         self._program = functools.partial(torch.utils.checkpoint.checkpoint, program, use_reentrant=False)
         try:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak._torch_compat.operations import TENSOR_METHODS
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.branch_values import SIDE_EFFECT_FUNCTIONS
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
     called_name,
     dotted_name,
-    draft_of,
     name_bound_by,
     names_bound,
     names_imported,
     names_read,
     parameters_of,
+    parse_source,
 )
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ _IMPURE_BUILTINS = {
 }  # fmt: skip
 #: Packages whose functions change no argument unless their names or arguments say so.
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
-#: The usual names of these packages, which an earlier cell may have imported.
+#: The usual names of packages without side effects, which an earlier cell may have imported.
 _USUAL_PACKAGE_NAMES = {"F", "math", "np", "torch"}
-#: Parts of names that show that a function of these packages changes an argument or global state.
+#: Parts of names that show that a function in ``_PURE_PACKAGES`` changes an argument or global state.
 _IMPURE_NAME_PARTS = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
 #: Methods of containers and strings that change nothing.
 _PURE_METHODS = {
@@ -110,8 +110,8 @@ def conditions_after(
 
 
 def _hidden_effects(site: Site) -> HiddenEffects:
-    drafts = map(draft_of, dict.fromkeys([site.draft.text, *site.texts.values()]))
-    return HiddenEffects(draft.tree for draft in drafts if draft is not None)
+    sources = map(parse_source, dict.fromkeys([site.source.text, *site.texts.values()]))
+    return HiddenEffects(source.tree for source in sources if source is not None)
 
 
 def reads_shared_state(
@@ -122,7 +122,7 @@ def reads_shared_state(
     if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
     local_names = names_bound(function) | parameters_of(function)
-    imported_names = names_imported(site.draft.tree)
+    imported_names = names_imported(site.source.tree)
     calls = [node.func for part in moved_code for node in ast.walk(part) if isinstance(node, ast.Call)]
     owners = {part for call in calls if isinstance(call, ast.Attribute) for part in ast.walk(call)}
     return any(
@@ -236,7 +236,7 @@ def _names_of_changed_objects(site: Site, function: FunctionNode, calls: Sequenc
             names.add(owner.attr)
         elif isinstance(owner, ast.Name):
             names.add(owner.id)
-    names -= names_bound(function) | names_imported(site.draft.tree) | {"self", "cls"} | set(dir(builtins))
+    names -= names_bound(function) | names_imported(site.source.tree) | {"self", "cls"} | set(dir(builtins))
     for _, callee in _reachable_definitions(site, map(called_name, calls), {function.name}):
         names |= _names_of_shared_values(ast.walk(callee), names_bound(callee) | parameters_of(callee))
     return names - _TENSOR_ATTRIBUTES
@@ -389,11 +389,11 @@ def _conditions_in_function(
 
 def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
     """Yield the functions and methods of this name in the user's sources."""
-    for source, text in {site.source: site.draft.text, **site.texts}.items():
-        draft = draft_of(text) if f"def {name}(" in text else None
-        for node in ast.walk(draft.tree) if draft is not None else ():
-            if draft is not None and isinstance(node, FunctionNode) and node.name == name:
-                yield Site(source, draft, node.body[0], node.body[0], site.texts), node
+    for source_id, text in {site.source_id: site.source.text, **site.texts}.items():
+        source = parse_source(text) if f"def {name}(" in text else None
+        for node in ast.walk(source.tree) if source is not None else ():
+            if source is not None and isinstance(node, FunctionNode) and node.name == name:
+                yield Site(source_id, source, node.body[0], node.body[0], site.texts), node
 
 
 def _may_change_outside(function: FunctionNode, part: ast.AST, hidden_effects: HiddenEffects | None = None) -> bool:
@@ -415,7 +415,7 @@ def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[
 def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
     """Return whether code may be skipped because a loop is empty, nothing is raised or another case matches."""
     inner = part
-    for outer in site.draft.ancestors(part):
+    for outer in site.source.ancestors(part):
         if outer is function:
             return False
         if isinstance(outer, ast.If | ast.While | ast.IfExp) and inner is not outer.test:
@@ -430,7 +430,7 @@ def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
 
 def _evaluated_expression(site: Site, part: ast.AST) -> ast.expr | None:
     """Return an expression with a known range that is evaluated whenever a part of the code runs; else ``None``."""
-    ancestors = list(site.draft.ancestors(part))
+    ancestors = list(site.source.ancestors(part))
     # Positions in f-strings are wrong in Python 3.11.
     is_in_f_string = any(isinstance(node, ast.JoinedStr) for node in ancestors)
     if isinstance(part, ast.Call) and not is_in_f_string:

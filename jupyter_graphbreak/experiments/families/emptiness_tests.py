@@ -13,7 +13,7 @@ from jupyter_graphbreak.experiments.families.site import dotted_name, indentatio
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jupyter_graphbreak.experiments.families.drafting import Splice
+    from jupyter_graphbreak.experiments.families.parsed_source import Splice
     from jupyter_graphbreak.experiments.families.proposal import Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -29,37 +29,39 @@ def propose_without_test(site: Site, if_statement: ast.If, family: str) -> Itera
     mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
     if not mask_names or if_statement.orelse:
         return
-    body, draft = if_statement.body, site.draft
+    body, source = if_statement.body, site.source
     is_shortcut, method = requires_elements(tests[0]) is False, _counting_method(tests[0])
-    block = draft.block_of(if_statement)
+    block = source.block_of(if_statement)
     protected_code = ast.Module(block[block.index(if_statement) + 1 :] if is_shortcut else body, [])
     if not mask_names & (_names_of_indices(protected_code) if _is_sum(tests[0]) else names_read(protected_code)):
         return
     if is_shortcut:
         only_skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
-        splices: list[Splice | None] = [draft.deletion(if_statement)] if only_skips else []
+        splices: list[Splice | None] = [source.deletion(if_statement)] if only_skips else []
         title = f"Drop the `{method}()` shortcut" if method else "Drop the shortcut for an empty tensor"
     else:
         are_changes = [
             isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _calls_in_place_method(part)
             for part in body
         ]
-        remaining_test = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
-        step = indentation_step(draft, if_statement) if remaining_test else ""
+        remaining_test = " and ".join(source.text_of(part) for part in parts if part is not tests[0])
+        step = indentation_step(source, if_statement) if remaining_test else ""
         lines = [
             *([f"if {remaining_test}:"] if remaining_test else []),
-            *(f"{step}{draft.text_of(part)}" for part in body),
+            *(f"{step}{source.text_of(part)}" for part in body),
         ]
         splices = (
-            [draft.statement_replacement(if_statement, lines)] if all(are_changes) and draft.indent_of(body[0]) else []
+            [source.statement_replacement(if_statement, lines)]
+            if all(are_changes) and source.indent_of(body[0])
+            else []
         )
         title = f"Drop the `{method}()` test" if method else "Drop the test for an empty tensor"
     if splices:
-        assumptions = assumptions_of(draft, [if_statement.test])
+        assumptions = assumptions_of(source, [if_statement.test])
         mask = _counted_mask(tests[0], site.torch_name)
         # A mask such as `isnan(x)` says nothing about the other elements of x, which the protected code may change.
         if mask is not None and _is_computed(mask) and not _contains_code(protected_code, mask):
-            text = draft.text_of(mask)
+            text = source.text_of(mask)
             assumptions.append(f"it assumes that the code below the test changes nothing if {text} is nowhere true")
         yield from site.propose_edit(family, title, splices, tests, assumptions)
 

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
-from jupyter_graphbreak.experiments.families.drafting import fresh_name
+from jupyter_graphbreak.experiments.families.parsed_source import fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.families.wrapping import entry_function, wra
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
+    from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice
     from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -45,7 +45,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     function = site.function if site is not None else None
     if site is None or function is None:
         return
-    block = site.draft.enclosing_node(site.node, ast.With)
+    block = site.source.enclosing_node(site.node, ast.With)
     if block is not None and block is not site.node and not any(site.node in ast.walk(item) for item in block.items):
         block = None
     entry = entry_function(problem, site)
@@ -71,16 +71,16 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
     for statement in function.body:
         for draw in _draws_of(statement):
             read_names = names_read(draw)
-            if read_names & unknown_names or is_protected(site.draft, draw):
+            if read_names & unknown_names or is_protected(site.source, draw):
                 continue
             target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is draw else None
             if isinstance(target, ast.Name) and target.id not in parameters_of(function):
-                name, splice = target.id, site.draft.deletion(statement)
+                name, splice = target.id, site.source.deletion(statement)
             else:
-                name = fresh_name(site.draft, "drawn", given_names)
-                splice = site.draft.replacement(draw, name)
+                name = fresh_name(site.source, "drawn", given_names)
+                splice = site.source.replacement(draw, name)
             given_names.append(name)
-            lines.append(f"{name} = {site.draft.text_of(draw)}")
+            lines.append(f"{name} = {site.source.text_of(draw)}")
             splices.append(splice)
             draws.append(draw)
         unknown_names |= names_bound(statement) - set(given_names)
@@ -121,12 +121,12 @@ def _is_draw(node: ast.AST) -> bool:
 
 
 def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    call = site.draft.enclosing_node(site.node, ast.Call)
+    call = site.source.enclosing_node(site.node, ast.Call)
     uses_result = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
     if call is None or site.statement not in function.body or not uses_result:
         return
     earlier_statements = function.body[: function.body.index(site.statement)]
-    if is_protected(site.draft, call) or any(
+    if is_protected(site.source, call) or any(
         isinstance(node_before, _EXITS) for part in earlier_statements for node_before in ast.walk(part)
     ):
         return
@@ -135,13 +135,13 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
     local_names = names_bound(function) | parameters_of(function)
     if names_read(call) & local_names or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
         return
-    name, splice = fresh_name(site.draft, "given"), None
+    name, splice = fresh_name(site.source, "given"), None
     if isinstance(site.statement, ast.Assign) and site.statement.value is call and len(site.statement.targets) == 1:
         target = site.statement.targets[0]
         if isinstance(target, ast.Name) and target.id not in parameters_of(function):
-            name, splice = target.id, site.draft.deletion(site.statement)
-    text = site.draft.text_of(call)
-    splices = [splice or site.draft.replacement(call, name)]
+            name, splice = target.id, site.source.deletion(site.statement)
+    text = site.source.text_of(call)
+    splices = [splice or site.source.replacement(call, name)]
     lines = [f"{name} = {text}"]
     crossed_conditions = conditions_before(site, function, [call])
     title = f"Run `{dotted_name(call.func)}()` before the call"
@@ -165,13 +165,13 @@ def _propose_wrapping(
 
 
 def _body_lines(site: Site, block: ast.With) -> list[str] | None:
-    draft = site.draft
+    source = site.source
     simple_statements = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass)
     if any(item.optional_vars is not None for item in block.items) or not all(
         isinstance(statement, simple_statements) for statement in block.body
     ):
         return None
-    return [draft.text_of(node) for node in block.body]
+    return [source.text_of(node) for node in block.body]
 
 
 def _propose_without_block(site: Site, block: ast.With) -> Iterator[Proposal]:
@@ -179,18 +179,18 @@ def _propose_without_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     names = {called_name(node) for node in contexts}
     lines = _body_lines(site, block)
     if lines is not None and names <= _HARMLESS_CONTEXTS:
-        splice = site.draft.statement_replacement(block, lines)
+        splice = site.source.statement_replacement(block, lines)
         yield from site.propose_edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
 
 
 def _propose_outer_context(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
     lines = _body_lines(site, block)
     local_names = names_bound(function)
-    items = [site.draft.text_of(item.context_expr) for item in block.items]
+    items = [site.source.text_of(item.context_expr) for item in block.items]
     if lines is None or any(names_read(item) & local_names for item in block.items):
         return
     yield from _propose_wrapping(
         site, function, None, lambda inner: [f"with {', '.join(items)}:", f"    return {inner}"],
-        [site.draft.statement_replacement(block, lines)], "Enter the context around the call",
+        [site.source.statement_replacement(block, lines)], "Enter the context around the call",
         conditions_outside(site, function, block),
     )  # fmt: skip

@@ -91,6 +91,6 @@ def _handled_code(problem: Problem) -> str | None:
     )
     for location in (problem.break_.location, *callers_within_compiled_code):
         site = site_at(problem, location)
-        if site is not None and may_be_handled(site.draft, site.node):
-            return site.draft.text_of(site.node).partition("\n")[0]
+        if site is not None and may_be_handled(site.source, site.node):
+            return site.source.text_of(site.node).partition("\n")[0]
     return None

@@ -103,7 +103,7 @@ class RecompileCandidate:
 
     @property
     def changes_only_calls(self) -> bool:
-        """Whether the adjustment is the whole change, so that the function's code stays unchanged."""
+        """Whether the adjustment is the whole change, so the function's code stays unchanged."""
         return _CODE_FAMILIES.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.analysis.functions import first_line
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode
 from jupyter_graphbreak.experiments.families.site import dotted_name
 
 if TYPE_CHECKING:

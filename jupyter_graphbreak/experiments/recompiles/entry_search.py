@@ -34,7 +34,10 @@ from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, Special
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations, group_read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
-from jupyter_graphbreak.experiments.remedies.second_derivatives import NO_SECOND_DERIVATIVE, can_differentiate_twice
+from jupyter_graphbreak.experiments.remedies.second_derivatives import (
+    NO_SECOND_DERIVATIVE_TEXT,
+    can_differentiate_twice,
+)
 from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_names
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
@@ -309,7 +312,7 @@ class EntrySearch:
                 trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
             has_gradients = trial.evidence is not None and "gradients" in trial.evidence.compared
             if trial.verdict == "works" and has_gradients and can_differentiate_twice(self._entry.backend):
-                trial = dataclasses.replace(trial, verdict="works on what ran", reason=NO_SECOND_DERIVATIVE)
+                trial = dataclasses.replace(trial, verdict="works on what ran", reason=NO_SECOND_DERIVATIVE_TEXT)
             families = ("branch", *best.candidate.families)
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
             # If Dynamo still evaluates the condition while compiling, PyTorch warns about torch.cond.

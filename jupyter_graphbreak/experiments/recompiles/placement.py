@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode
 from jupyter_graphbreak.experiments.families.site import arguments_of
 from jupyter_graphbreak.experiments.recompiles.candidates import expression, join_conditions
 from jupyter_graphbreak.experiments.recompiles.compile_calls import find_compile_calls
@@ -366,7 +366,7 @@ def _unpacked_mapping(node: ast.Call) -> ast.expr | None:
 
 
 def _is_lookup(node: ast.expr) -> bool:
-    """Return whether an expression only looks a value up, so that it can be evaluated twice."""
+    """Return whether an expression only looks a value up, so it can be evaluated twice."""
     match node:
         case ast.Name():
             return True

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _REJECTED_MARK_ERROR = "ConstraintViolationError"
 #: PyTorch's message if the code turns a marked size into a constant.
 _SPECIALIZED_MESSAGE = "specialized it to be a constant"
-#: A line in the stacks of this message.
+#: A line in the stacks of PyTorch's message about a marked size that became a constant.
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The smallest share of the compilations after the first call that a change must avoid.
 _MIN_AVOIDED_SHARE = 0.2
@@ -63,7 +63,7 @@ _MIN_AVOIDED_SHARE = 0.2
 _MAX_UNSEEN = 3
 #: The maximum number of calls with sizes near constants in the code.
 _MAX_AROUND_CONSTANTS = 4
-#: The largest such size, unless the run used a larger size.
+#: The largest size to try near a constant in the code, unless the run used a larger size.
 _MAX_CONSTANT_SIZE = 128
 #: The maximum number of numbers for which edge values are tried.
 _MAX_EDGE_NUMBERS = 2

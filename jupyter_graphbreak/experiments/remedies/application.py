@@ -226,7 +226,7 @@ class Application:
     def _limit_to_copies_if_threads_run(
         self, counterparts_by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Limit the change to copies if one of the user's other threads runs: that thread must not run changed code.
+        """Limit the change to copies if one of the user's other threads runs, which must not run changed code.
 
         A ThreadRunsChangeError is raised if the change needs a function that has no copy, such as a method.
         """
@@ -294,7 +294,7 @@ class Application:
         if definition.name in created_functions:
             namespace[definition.name] = created_functions[definition.name]
         else:
-            exec(definition.code, namespace)  # noqa: S102 - the changed program
+            exec(definition.code, namespace)  # noqa: S102 - runs the changed program
             created_functions[definition.name] = namespace[definition.name]
 
 

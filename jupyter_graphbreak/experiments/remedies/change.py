@@ -259,7 +259,7 @@ def restore_switches_on_exit(change: Change) -> Iterator[None]:
 def _state_owners(switch: KnownSwitch) -> list[Any]:
     """Return the objects whose attributes a switch may change."""
     names = {switch.library: importlib.import_module(switch.library)}
-    return [eval(expression, names) for expression in switch.state_expressions]  # noqa: S307 - code from our own table
+    return [eval(expression, names) for expression in switch.state_expressions]  # noqa: S307 - our own table contains the code
 
 
 def _restore_attributes(owner: Any, values: Mapping[str, Any]) -> None:

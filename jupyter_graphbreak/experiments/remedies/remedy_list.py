@@ -30,7 +30,7 @@ from jupyter_graphbreak.knowledge.owners import (
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.records.attributes import globals_of
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME_AT_ALL, WORKING, Evidence
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED_REASON, NOTHING_TRIED_REASON, WORKING, Evidence
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -397,11 +397,11 @@ def _manual_steps(
                 remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks
             ]
             failed_titles = [remedy.title for remedy in tried_remedies]
-            reason = None if failed_titles else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
-            reason = INTERRUPTED if INTERRUPTED in reasons else reason
+            reason = None if failed_titles else NOTHING_TRIED_REASON if ran_out_of_time else next(iter(reasons), None)
+            reason = INTERRUPTED_REASON if INTERRUPTED_REASON in reasons else reason
             # While there are changes left to try, the user has nothing to decide.
             sentence = None
-            if reason != INTERRUPTED:
+            if reason != INTERRUPTED_REASON:
                 sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed_titles)
             step = decision_remedy("", sentence, reason)
             manual_steps.append(replace(step, breaks=[break_.id]))

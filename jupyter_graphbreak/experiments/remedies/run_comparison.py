@@ -313,7 +313,7 @@ def _is_refused_by_operation(case: ReferenceCase) -> bool:
 
 
 def is_refused_or_nan(case: ReferenceCase) -> bool:
-    """Return whether few callers pass an input: the original raises for it, or it has a plain number that is NaN."""
+    """Return whether few callers pass an input, because the original raises for it or a plain number in it is NaN."""
     return case.expected_result.error is not None or case.input.has_nan_number
 
 
@@ -349,7 +349,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
 
 
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
-    """Return whether only lookups fail: a number in the state changed, but the list that it counts did not."""
+    """Return whether only lookups fail, because a number in the state changed and the list that it counts did not."""
     errors = ("raises IndexError", "raises KeyError")
     counted_differences = [difference for difference in diffs if not difference.is_acceptable]
     return bool(case.input.state and counted_differences) and all(

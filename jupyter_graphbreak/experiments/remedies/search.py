@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_name
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.causes import belongs_outside
-from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
+from jupyter_graphbreak.report.remedies import NO_TIME_REASON, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -50,9 +50,9 @@ _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE_BREAKS = 0.65
 #: The share of the time after which the search stops combining remedies; the rest is for compiling a part of the entry.
 _SHARE_OF_COMBINING = 0.8
-#: The share of the remaining time that compiling a part may take if it is tried first.
+#: The share of the remaining time that compiling a part of the entry may take if it is tried first.
 _SHARE_OF_PART_FIRST = 0.4
-#: The same share if it is tried before the individual breaks because there are many.
+#: The share of the remaining time that compiling a part of the entry may take if there are many breaks.
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
 _MIN_BREAKS_AT_ONCE = 2
@@ -62,7 +62,7 @@ _SUFFICIENT_SHARE = 0.5
 _OWN_EDIT_FAMILY = "own"
 #: The time in seconds that an edit by the user may take even if no time is left.
 OWN_EDIT_S = 60.0
-#: This setting makes sizes unknown while tracing, so the code can raise an error instead of breaking.
+#: A setting that makes sizes unknown while tracing, so the code can raise an error instead of breaking.
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _VERDICTS_WITH_RIGHT_RESULTS: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
@@ -242,7 +242,7 @@ class Search:
             with limit_time(deadline):
                 return self.runner.run_trial(change, goals, watched_conditions, is_thorough=is_thorough)
         except TimeUpError:
-            return TrialResult(change, "not tried", NO_TIME)
+            return TrialResult(change, "not tried", NO_TIME_REASON)
         except Exception as fault:  # noqa: BLE001 - the search continues with other changes
             self._note_fault("running the trial of a change", fault)
             return TrialResult(
@@ -265,7 +265,7 @@ class Search:
         return now > deadline or now + self._longest_trial_s / 2 > self.deadline
 
     def _try_all_settings(self, excluded_break_ids: Collection[str]) -> Candidate | None:
-        """Try the settings and switches for all breaks together: a single setting may only uncover the next break.
+        """Try the settings and switches for all breaks together, as a single setting may only uncover the next break.
 
         Return the candidate that works, if there is one.
         """

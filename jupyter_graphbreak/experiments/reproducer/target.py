@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Recompile, Report, RunError
 
 #: The ids of an error and of a wrong result, which are also kinds of findings.
-ERROR, CHECK = "error", "check"
+ERROR_ID, CHECK_ID = "error", "check"
 #: The exception that the script raises if its two results differ.
 WRONG_RESULT_ERROR = "AssertionError"
 #: The function that the script calls to compare its two results.
@@ -124,8 +124,8 @@ class Target:
 
 def reproducible_ids(report: Report) -> list[str]:
     """Return the ids of all findings in a report that can have a reproducer, most important first."""
-    idents = [ERROR] if report.error is not None else []
-    idents += [CHECK] if any(not check.equal for check in report.check or []) else []
+    idents = [ERROR_ID] if report.error is not None else []
+    idents += [CHECK_ID] if any(not check.equal for check in report.check or []) else []
     break_of_error = report.error.break_ if report.error is not None else None
     breaks = {break_.id: break_ for break_ in report.breaks if not break_.minor and break_.id != break_of_error}
     idents += [ident for ident in report.order if ident in breaks]
@@ -134,9 +134,9 @@ def reproducible_ids(report: Report) -> list[str]:
 
 def target_of(report: Report, ident: str) -> Target | None:
     """Return the finding with an id in a report; ``None`` if the report has no such id."""
-    if ident == ERROR and report.error is not None:
+    if ident == ERROR_ID and report.error is not None:
         return _error_target(report, report.error)
-    if ident == CHECK:
+    if ident == CHECK_ID:
         check = next((check for check in report.check or [] if not check.equal), None)
         return _check_target(check) if check is not None else None
     for break_ in report.breaks:
@@ -153,7 +153,7 @@ def _error_target(report: Report, error: RunError) -> Target:
     frames = [occurrence.frame for occurrence in break_of_error.occurrences] if break_of_error is not None else []
     line = first_line_of_message(error.message)
     title = f"{error.type}: {line}"[:_MAX_TITLE_LENGTH]
-    return Target(ERROR, title, _add_callers(report, frames), "error", error=(error.type, line))
+    return Target(ERROR_ID, title, _add_callers(report, frames), "error", error=(error.type, line))
 
 
 def _check_target(check: Check) -> Target:
@@ -162,7 +162,7 @@ def _check_target(check: Check) -> Target:
                    and words[0] == "raises"), "")  # fmt: skip
     parts = [difference.partition(":")[0] for difference in check.differences]
     return Target(
-        CHECK, title, kind="check", function=check.function, error=(error_type, ""),
+        CHECK_ID, title, kind="check", function=check.function, error=(error_type, ""),
         gradients_differ=bool(parts) and not any(part == "the result" for part in parts)
         and any("gradient" in part or part.endswith(".grad") for part in parts),
         arguments_differ=bool(parts) and all(part.endswith(" afterwards") for part in parts),

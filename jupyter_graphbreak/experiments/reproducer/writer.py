@@ -315,7 +315,7 @@ class ScriptWriter:
             class_node(class_)
             return None
         if issubclass(class_, tuple) and class_.__bases__ == (tuple,) and hasattr(class_, "_fields"):
-            creator = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - as the program has it
+            creator = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - the program uses this function
             return parse_expression(f"{creator}({class_.__name__!r}, {list(class_._fields)!r})")
         if issubclass(class_, enum.Enum):
             members = self.expression_of({name: member.value for name, member in class_.__members__.items()})

@@ -40,13 +40,13 @@ _MAX_CALLS = 64
 _MAX_COMPILING_CALLS = 96
 #: The maximum number of calls to examine before they run.
 _MAX_EXAMINED_CALLS = 256
-#: The maximum number of these calls whose state is also examined.
+#: The maximum number of calls whose state is also examined before they run.
 _MAX_CALLS_WITH_STATE = 32
-#: The same maximum until a call other than the first compiles something.
+#: The maximum number of calls whose state is examined until a call other than the first compiles something.
 _MAX_CALLS_WITH_STATE_AT_FIRST = 4
 #: The maximum size in bytes of a tensor whose data is copied.
 _MAX_TENSOR_BYTES = 1 << 16
-#: The maximum size in bytes of all these copies together.
+#: The maximum size in bytes of all copied data of tensors together.
 _MAX_COPIED_BYTES = 1 << 25
 #: The maximum depth of containers and objects to examine.
 _MAX_DEPTH = 6
@@ -416,7 +416,7 @@ def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]
     if is_instance(value, Mapping):
         try:
             return [(PathStep("item", key), part) for key, part in stored_items(value) if isinstance(key, str | int)]
-        except Exception:  # noqa: BLE001 - the user's `items`
+        except Exception:  # noqa: BLE001 - calls the user's `items`
             return []
     attributes = _attributes(value, enters_objects=enters_objects)
     return [(PathStep("attribute", name), part) for name, part in attributes.items()]
@@ -487,7 +487,7 @@ def _global_names(code: types.CodeType) -> frozenset[str]:
 
 def _has_content(cell: types.CellType) -> bool:
     try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
+        cell.cell_contents  # noqa: B018 - reading an empty cell raises
     except ValueError:
         return False
     return True

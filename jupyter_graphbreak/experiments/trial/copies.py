@@ -188,7 +188,7 @@ class _Copier:
         try:
             proxy = cls.__new__(cls)
             if hasattr(value, "_self_wrapper"):  # the proxy calls this function instead of the method of its class
-                wrapper, enabled = self.copy(value._self_wrapper), self.copy(value._self_enabled)  # noqa: SLF001 - of wrapt
+                wrapper, enabled = self.copy(value._self_wrapper), self.copy(value._self_enabled)  # noqa: SLF001 - wrapt has no public name
                 initialize = next(vars(base)["__init__"] for base in cls.__mro__ if _is_builtin_init(base))
                 initialize(proxy, result, wrapper, enabled)
             else:
@@ -267,7 +267,7 @@ class _Copier:
         cls: Any = type(value)
         try:
             result = cls.__new__(cls)
-        except Exception:  # noqa: BLE001 - a class whose `__new__` needs arguments
+        except Exception:  # noqa: BLE001 - `__new__` may need arguments
             return self._copy_object(value)
         self._memo[id(value)] = result
         if is_instance(value, defaultdict):
@@ -319,7 +319,7 @@ class _Copier:
                     if result is value
                     else self._separate_attributes(value, result)
                 )
-            except Exception as error:  # noqa: BLE001 - open files, or any error in the user's __deepcopy__
+            except Exception as error:  # noqa: BLE001 - open files cannot be copied, and the user's `__deepcopy__` may fail
                 reason = error_headline(error)
                 for key in list(self._memo)[memo_size:]:
                     del self._memo[key]  # discard the unfinished copy
@@ -406,7 +406,7 @@ class _Copier:
             if result is not value:
                 return result
             return self._copy_subclass_tensor(value) if differs_only_in_class else _detached_copy(value)
-        except Exception as error:  # noqa: BLE001 - most non-leaf tensors
+        except Exception as error:  # noqa: BLE001 - most non-leaf tensors cannot be copied
             with contextlib.suppress(Exception):
                 return _detached_copy(value)
             if self._failures is not None:

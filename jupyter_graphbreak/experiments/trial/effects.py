@@ -133,7 +133,7 @@ def capture_effects(
             _capture_records(note_record, handlers or {}, filters or {}),
             warnings.catch_warnings(record=True),
         ):
-            warnings._showwarnmsg_impl = note_warning  # type: ignore[attr-defined]  # noqa: SLF001 - records the order
+            warnings._showwarnmsg_impl = note_warning  # type: ignore[attr-defined]  # noqa: SLF001 - records the order of warnings and output
             once_registry.clear()
             warnings.resetwarnings()  # makes Python forget which warnings it has shown
             if handlers is None:
@@ -246,14 +246,14 @@ def _capture_records(
 def _message_of_record(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 - arguments that do not match the format
+    except Exception:  # noqa: BLE001 - the arguments may not match the format
         return str(record.msg)
 
 
 def _text_of_warning(message: object) -> str:
     try:
         return str(message)
-    except Exception:  # noqa: BLE001 - the user's __str__
+    except Exception:  # noqa: BLE001 - calls the user's `__str__`
         return type(message).__name__
 
 

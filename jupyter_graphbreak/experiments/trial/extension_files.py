@@ -275,7 +275,7 @@ def _make_imitating_class(original: type, opener: _Opener) -> type:
     """Return an imitation that creates instances of a class whose own methods cannot be replaced."""
 
     def make_instance(_: type, *args: Any, **kwargs: Any) -> Any:
-        _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
+        _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
     class ImitatingType(type):

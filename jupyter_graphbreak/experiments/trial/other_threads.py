@@ -273,7 +273,7 @@ def busy_thread_name(library_files: Container[str] = ()) -> str | None:
     included, because it will call the user's code. The code in ``library_files`` is treated as the user's.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public function
         files = (outer.f_code.co_filename for outer, _ in traceback.walk_stack(frame))
         if ident != get_ident() and any(_is_user_code(file, library_files) for file in files):
             return names.get(ident, "unknown")

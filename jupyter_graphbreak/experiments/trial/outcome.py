@@ -33,7 +33,7 @@ from jupyter_graphbreak.experiments.trial.effects import (
     suppress_logging,
 )
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
-from jupyter_graphbreak.experiments.trial.named_objects import RESULT, memory_address, named_objects
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT_PATH, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
 from jupyter_graphbreak.experiments.trial.time_limit import measure_run, require_time
@@ -145,7 +145,7 @@ def run(
         tensors_before = _tensors_with_change_counts(copies, subject)
         value, error = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), current_modes()
-        values_after = {RESULT: value, **copies.by_name(subject.function)}
+        values_after = {RESULT_PATH: value, **copies.by_name(subject.function)}
         tensors, facts = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
         if runs_backward and error is None and not torch.is_inference_mode_enabled():
@@ -153,7 +153,7 @@ def run(
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        values_after.pop(RESULT), error, values_after, subject.state(memo), effects, gradients=gradients,
+        values_after.pop(RESULT_PATH), error, values_after, subject.state(memo), effects, gradients=gradients,
         backward_error=backward_error, state_before=subject.initial_state, random=random_after, modes=modes_after,
         **facts,
     )  # fmt: skip
@@ -202,7 +202,7 @@ def _observe_objects(
             if item.is_leaf and item.requires_grad
         },
         "requires_grad": {path: item.requires_grad for path, item in tensors.items()},
-        "layouts": {path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT)},
+        "layouts": {path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT_PATH)},
         "changed_in_place": {
             path: in_place_change_count(item) != tensors_before[path][1]
             for path, item in tensors.items()
@@ -223,7 +223,7 @@ def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Ite
                 yield f"the parameter {path}", item
             else:
                 yield f"the {kind} {path}" if is_instance(item, torch.Tensor) or kind == "argument" else path, item
-    yield from named_objects(value, RESULT, visited_ids)
+    yield from named_objects(value, RESULT_PATH, visited_ids)
 
 
 def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
@@ -257,7 +257,7 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     roots = {
         id(item): item
         for path, item in tensors.items()
-        if item.requires_grad and (item.grad_fn is not None or path.startswith(RESULT))
+        if item.requires_grad and (item.grad_fn is not None or path.startswith(RESULT_PATH))
     }
     if not roots:
         return None, None

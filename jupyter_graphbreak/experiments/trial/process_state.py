@@ -39,9 +39,9 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import (
-    CHANGES_ENVIRONMENT,
-    CHANGES_FOLDER,
-    WAITS_FOR_THREAD,
+    ENVIRONMENT_EFFECT,
+    FOLDER_EFFECT,
+    THREAD_WAIT_EFFECT,
     ObservedEffect,
     TrialStoppedError,
 )
@@ -112,7 +112,7 @@ def _is_equal(before: Any, after: Any) -> bool:
         return True
     try:
         return bool(before == after)
-    except Exception:  # noqa: BLE001 - objects of the user's classes
+    except Exception:  # noqa: BLE001 - the objects may be of the user's classes
         return before is after
 
 
@@ -153,8 +153,8 @@ def _parts() -> Iterator[StatePart]:
 
 def _operating_system_parts() -> Iterator[StatePart]:
     """Yield the parts of the state that the operating system stores for the process."""
-    yield StatePart(CHANGES_ENVIRONMENT, _environment, _restore_environment, ("environ", "putenv", "unsetenv"))
-    yield StatePart(CHANGES_FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
+    yield StatePart(ENVIRONMENT_EFFECT, _environment, _restore_environment, ("environ", "putenv", "unsetenv"))
+    yield StatePart(FOLDER_EFFECT, os.getcwd, os.chdir, ("chdir", "fchdir"))
     if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
         yield StatePart("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
     if hasattr(signal, "pthread_sigmask"):
@@ -366,7 +366,7 @@ def _stack_size() -> int:
     return size
 
 
-def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 - the value of a part
+def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 - the parameter is the value of a setting
     if is_on:
         faulthandler.enable(sys.__stderr__)
     else:
@@ -419,7 +419,7 @@ def set_environment(values: dict[str, str]) -> None:
 
 
 _SIGNALS = tuple(map(int, signal.valid_signals()))
-#: ``signal.getsignal`` creates an enumeration member for each number and so takes ten times as long.
+#: The C function, because ``signal.getsignal`` creates an enumeration member for each number, which takes long.
 _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
@@ -582,7 +582,7 @@ def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
         finally:
             left_locked = [lock for lock in locks if _release(lock)]
     if freed_locks:
-        raise TrialStoppedError(ObservedEffect("process", WAITS_FOR_THREAD, None))
+        raise TrialStoppedError(ObservedEffect("process", THREAD_WAIT_EFFECT, None))
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect(

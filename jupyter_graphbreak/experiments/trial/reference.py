@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs, example_of
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run
 from jupyter_graphbreak.experiments.trial.rounding import add_noise_to_parameters, rounding_errors
-from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
+from jupyter_graphbreak.experiments.trial.side_effects import THREAD_WAIT_EFFECT, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 2.0
 #: The maximum number of random seeds to try for different paths through the function.
 _MAX_SEEDS = 24
-#: The maximum processor time in seconds for trying these seeds.
+#: The maximum processor time in seconds for trying random seeds.
 _MAX_SECONDS_FOR_SEEDS = 0.5
 #: A function is slow if a call takes this many seconds of processor time. It then gets smaller inputs and fewer calls.
 _SLOW_S = 0.05
@@ -198,7 +198,7 @@ class Reference:
                     case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
             except TrialStoppedError as stopped:
                 # Like an endless loop, a run that waits for a thread has no result to compare.
-                if stopped.effect.description != WAITS_FOR_THREAD:
+                if stopped.effect.description != THREAD_WAIT_EFFECT:
                     raise
             if case is not None and self.has_repeatable_result(case):
                 yield case
@@ -332,7 +332,7 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
     """Return the report's description of an exception."""
     try:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    except Exception:  # noqa: BLE001 - the user's __str__
+    except Exception:  # noqa: BLE001 - calls the user's `__str__`
         lines = []
     return Raised(type(error).__name__, lines[0] if lines else "", raiser)
 

@@ -156,7 +156,7 @@ def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
     try:
         with torch.no_grad():
             result = change(value)
-    except Exception:  # noqa: BLE001 - a dtype or a layout that does not support the change
+    except Exception:  # noqa: BLE001 - the dtype or the layout may not support the change
         return value
     if result is value or result.requires_grad:
         return result

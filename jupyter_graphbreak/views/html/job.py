@@ -40,7 +40,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     """
     render = render_with_data if with_data else render_html
     reports = [
-        Markup(render(process.report)) if index < _MAX_REPORTS else None  # noqa: S704 - our own markup
+        Markup(render(process.report)) if index < _MAX_REPORTS else None  # noqa: S704 - our templates escape every value
         for index, process in enumerate(job.processes)
     ]
     breaks = list(map(limit_part, job.breaks[:_MAX_BREAKS]))

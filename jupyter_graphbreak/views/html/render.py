@@ -213,9 +213,9 @@ def render_page(report: Report) -> str:
 
 def build_page(markup: str, title: str) -> str:
     """Return a standalone page that shows the results of one or several calls to :func:`render_with_data`."""
-    script = Markup(page_script())  # noqa: S704 - built from our own sources; it contains no text from a report
+    script = Markup(page_script())  # noqa: S704 - built from our own sources
     template = environment().get_template("page.html.j2")
-    return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - our own
+    return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - built from our own sources
 
 
 def _render_rest(view: View, macros: Any, name: str | None = None) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import BreakChange, BreakPlace, Changes
 
 
-#: The maximum number of functions to name; more are only counted.
+#: If there are more functions than this, the text gives their number instead of their names.
 _MAX_NAMES = 2
 
 

@@ -107,7 +107,7 @@ def _block_sentence(report: Report) -> list[str]:
 
 
 def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
-    """Return whether the reader can compile a block alone: their own code, or a library's module.
+    """Return whether the reader can compile a block alone, because it is their own code or a library's module.
 
     A library's loop, such as that of an optimizer over the parameters, is not a function that can be compiled.
     """
@@ -194,7 +194,7 @@ _MAX_SMALL_CALL_US = 200.0
 _ADVICE_ON_SMALL_CALLS = (
     ": a call does too little work, so compile a function that does more, or leave this one uncompiled"
 )
-#: Calls in the run take longer than in the measurement, because they are watched.
+#: Calls in the run may take up to this many times as long as in the measurement, because they are watched.
 _MAX_WATCHED_RATIO = 1.5
 _MAX_ENTRIES = 50
 #: The maximum number of an entry's remedies to describe.

@@ -104,11 +104,11 @@ _ADVICE_ON_COMPUTED_NUMBER = (
     "the code turns a number computed from the size into a constant, even with `dynamic=True`: pad to a few sizes"
 )
 #: The values of a size that is at least 2 in one graph but not in another.
-_ORDINARY_SIZES, _OTHER_SIZES = "2 or more", "0 or 1"
+_ORDINARY_SIZES_TEXT, _OTHER_SIZES_TEXT = "2 or more", "0 or 1"
 #: The beginning of the name of a range that sizes left.
-RANGE_OF = "the range of "
+RANGE_PREFIX = "the range of "
 #: The beginning of advice on recompiles that are expected.
-NOTHING_TO_DO = "nothing"
+NOTHING_TO_DO_PREFIX = "nothing"
 #: The advice for functions that are called with and without gradients.
 _ADVICE_ON_GRAD_MODE = "nothing: calls with and without gradients have their own graphs, which is expected"
 #: The advice for functions that are called with different settings of autocast.
@@ -147,9 +147,9 @@ _ADVICE_ON_FIRST_STEPS = "nothing: 0 and 1 get their own graphs, and all later v
 #: A number of an optimizer: ``self.param_groups[0]['lr']``.
 _GROUP_NUMBER = re.compile(r"\.param_groups\[\d+\]\['(?P<key>\w+)'\]")
 _OPTIMIZER_TYPE = re.compile(r"<class 'torch\.optim\.(?:\w+\.)*(?P<name>\w+)'>")
-#: The error of the stance that forbids recompiles.
-_STANCE_ERROR = "Detected recompile when torch.compile stance is 'fail_on_recompile'"
-#: A guard in the message of this error: "- 0/0: n == 1   # def f(x, n): ...".
+#: PyTorch's message about the stance that forbids recompiles.
+_STANCE_ERROR_MESSAGE = "Detected recompile when torch.compile stance is 'fail_on_recompile'"
+#: A guard in the message about the stance that forbids recompiles: "- 0/0: n == 1   # def f(x, n): ...".
 _GUARD_IN_ERROR = re.compile(r"^ *- \d+/\d+: (?P<guard>\S[^\n]*?)(?: {2,}#[^\n]*)?$", re.MULTILINE)
 #: A long series of values is cut to this many values at its beginning, and the last one.
 _MAX_VALUES = 2
@@ -260,7 +260,7 @@ def failed_guards(
 def error_text(error: RunError) -> str:
     """Return the error that ended a run: its type and message, or the guards that required a forbidden recompile."""
     guards = [match["guard"] for match in _GUARD_IN_ERROR.finditer(error.message)]
-    if not error.message.startswith(_STANCE_ERROR) or not guards:
+    if not error.message.startswith(_STANCE_ERROR_MESSAGE) or not guards:
         return f"{error.type}: {error.message}" if error.message else error.type
     variations = [guard.variation for guard in failed_guards((0, GuardFailure(guard)) for guard in guards)]
     return f"{error.type}: the stance 'fail_on_recompile' forbids a recompile, but {join_with_and(variations)}"
@@ -393,21 +393,21 @@ def _has_one_ordinary_size(variations: Iterable[_Variation]) -> bool:
     sizes = {
         size for variation in variations for size in (variation.old_value, variation.new_value) if size is not None
     }
-    if {_ORDINARY_SIZES, _OTHER_SIZES} & sizes:
-        return sizes <= {_ORDINARY_SIZES, _OTHER_SIZES}
+    if {_ORDINARY_SIZES_TEXT, _OTHER_SIZES_TEXT} & sizes:
+        return sizes <= {_ORDINARY_SIZES_TEXT, _OTHER_SIZES_TEXT}
     return bool(sizes & _SPECIAL_SIZES) and len(sizes - _SPECIAL_SIZES) <= 1
 
 
 def _has_special_size(variations: Iterable[_Variation]) -> bool:
     return any(
-        not {variation.old_value, variation.new_value}.isdisjoint({*_SPECIAL_SIZES, _OTHER_SIZES})
+        not {variation.old_value, variation.new_value}.isdisjoint({*_SPECIAL_SIZES, _OTHER_SIZES_TEXT})
         for variation in variations
     )
 
 
 def _ordinary_advice(variations: Sequence[tuple[int, _Variation]]) -> str:
     """Return the advice about a size that also has values other than 0 and 1."""
-    return next(variation.advice for _, variation in variations if variation.old_value != _ORDINARY_SIZES)
+    return next(variation.advice for _, variation in variations if variation.old_value != _ORDINARY_SIZES_TEXT)
 
 
 def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
@@ -437,7 +437,7 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     name = variations[-1][1].name
     if not variations[-1][1].old_value:
         return name
-    with_values = [pair for pair in variations if pair[1].old_value != _ORDINARY_SIZES]
+    with_values = [pair for pair in variations if pair[1].old_value != _ORDINARY_SIZES_TEXT]
     variations = with_values or variations
     values: dict[str, None] = {}
     last = ""
@@ -488,7 +488,7 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         return _Variation(f"the value of {name}", match["value"], None, advice)
     if bound := _SIZE_BOUND.fullmatch(guard):
         varied_size = _name_of_size(bound["name"], bound["index"])
-        return _Variation(varied_size, _ORDINARY_SIZES, _OTHER_SIZES, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
+        return _Variation(varied_size, _ORDINARY_SIZES_TEXT, _OTHER_SIZES_TEXT, _ADVICE_ON_SPECIAL_SIZES, is_size=True)
     if match := _OFFSET_GUARD.fullmatch(guard):
         name = match["name"]
         advice = (
@@ -500,7 +500,7 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_
         advice = "" if is_library else "each set of keys has its own graph: pass the same keys each time"
         return _Variation(match["name"], match["value"], None, advice)
     if size_range := _SIZE_RANGE.fullmatch(guard):
-        varied_size = f"{RANGE_OF}{_name_of_size(size_range['name'], size_range['index'])}"
+        varied_size = f"{RANGE_PREFIX}{_name_of_size(size_range['name'], size_range['index'])}"
         return _Variation(varied_size, f"{size_range['low']} to {size_range['high']}", "a size outside of it", "")
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]

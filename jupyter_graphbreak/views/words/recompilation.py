@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as replace_fields
 
 from jupyter_graphbreak.report.guards import changed_settings
-from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NO_TIME_AT_ALL
+from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NOTHING_TRIED_REASON
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
 from jupyter_graphbreak.views.words.locations import (
@@ -45,7 +45,7 @@ _ARGUMENT_GRADIENTS = re.compile(r"tensor '(?!self\b)\w+' requires_grad mismatch
 _WRAPPED_ARGUMENT = re.compile(r"\bargs\[(\d{1,3})\]")
 _WRAPPED_KEYWORD = re.compile(r"\bkwargs\['(\w+)'\]")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
-#: The maximum number of functions to name; more are only counted.
+#: If there are more functions than this, the text gives their number instead of their names.
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled only because results between breaks vary, or only because a tensor
 #: requires gradients in some calls, they are listed as one.
@@ -408,7 +408,7 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
             by_frame[recompilation.frames[0]] = BreakRemedies([], [], [sentence])
             continue
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.
-        decisions = all_remedies.decisions if all_remedies.why_untried != NO_TIME_AT_ALL else []
+        decisions = all_remedies.decisions if all_remedies.why_untried != NOTHING_TRIED_REASON else []
         remaining_remedies = BreakRemedies(
             [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_before],
             [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_before],

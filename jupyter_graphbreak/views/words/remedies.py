@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.knowledge.entries import CONFIG
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, OTHER_CAUSE, WORKING
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED_REASON, OTHER_CAUSE_PREFIX, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_to_fix_caller
 from jupyter_graphbreak.views.words.lines import break_numbers
@@ -143,7 +143,7 @@ def verdict_label(remedy: Remedy) -> str:
     """Return the verdict on a remedy in the words that a reader sees."""
     if remedy.recompiles and remedy.verdict in _LABELS_FOR_RECOMPILES:
         return _LABELS_FOR_RECOMPILES[remedy.verdict]
-    if remedy.verdict == "another break" and (remedy.reason or "").startswith(OTHER_CAUSE):
+    if remedy.verdict == "another break" and (remedy.reason or "").startswith(OTHER_CAUSE_PREFIX):
         return _LABELS["break stays"]
     return _LABELS.get(remedy.verdict, remedy.verdict)
 
@@ -451,7 +451,7 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
 def untried_targets_text(report: Report) -> str:
     """Return the targets that an interrupted search for remedies left untried: "breaks 2 and 3"; empty if none."""
     numbers = break_numbers(report)
-    untried_remedies = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
+    untried_remedies = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED_REASON]
     untried_numbers = sorted(
         {numbers[ident] for remedy in untried_remedies for ident in remedy.breaks if ident in numbers}
     )

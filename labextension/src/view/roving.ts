@@ -88,7 +88,7 @@ export class Roving {
   private _currentItem: HTMLElement | undefined;
 }
 
-/** Whether a box is visible and scrolls, so that it must be focusable. */
+/** Whether a box is visible and scrolls, so it must be focusable. */
 function scrolls(box: HTMLElement): boolean {
   return (
     isShown(box) &&

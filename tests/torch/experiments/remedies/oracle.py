@@ -507,7 +507,7 @@ def false_claims(
     with _restore_settings():
         for way, prepare, expected in _observe_original(path, program.text, loaded_program, remedy):
             if remedy.code is not None:
-                exec(remedy.code, {"model": loaded_program.f})  # noqa: S102 - code from the report
+                exec(remedy.code, {"model": loaded_program.f})
             if remedy.settings == {} and remedy.verdict == "works":
                 differences += [
                     f"{way}: uncompiled: {difference}"

@@ -156,7 +156,7 @@ class SimulatedDevice:
     def synchronize(self) -> None:
         self.synchronizations += 1
 
-    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - the name in torch.cuda
+    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - torch.cuda has this name
         assert enable_timing
         device = self
 

@@ -22,8 +22,8 @@ _MOVE_ADVICE = (
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
     f"If that also raises, the code is at fault. If not, {_MOVE_ADVICE[0].lower()}{_MOVE_ADVICE[1:]}",
-    "This is likely to be a Dynamo bug": f"{_MOVE_ADVICE} And [report it](../errors.md#report-the-bug-to-pytorch): PyTorch "
-    "considers this its own bug.",
+    "This is likely to be a Dynamo bug": f"{_MOVE_ADVICE} And [report it](../errors.md#report-the-bug-to-pytorch): "
+    "PyTorch considers this its own bug.",
     "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
     "This graph break may be difficult": _MOVE_ADVICE,
     "This graph break is fundamental": _MOVE_ADVICE,

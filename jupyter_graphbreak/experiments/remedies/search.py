@@ -269,7 +269,7 @@ class Search:
         return now > deadline or now + self._longest_trial_s / 2 > self.deadline
 
     def _try_all_settings(self, excluded_break_ids: Collection[str]) -> Candidate | None:
-        """Try the settings and switches for all breaks together, as a single setting may only uncover the next break.
+        """Try the settings and switches for all breaks together, because one alone may only uncover the next break.
 
         Return the candidate that works, if there is one.
         """

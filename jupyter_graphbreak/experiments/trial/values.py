@@ -150,8 +150,8 @@ def describe_difference(
 
     ``root`` is the path to the result; ``ignored_paths`` (see :func:`varying_paths`) begin with it. ``largest`` is the
     largest number among results that are computed together, such as all gradients: if the terms of a result cancel,
-    only rounding errors of this scale remain. ``rounding_errors`` are those known of expected tensors, by the tensors'
-    ids.
+    only rounding errors of this scale remain. ``rounding_errors`` are the known ones of expected tensors, by the
+    tensors' ids.
     """
     difference = _Comparison(
         compares_values=compares_values, ignored_paths=ignored_paths, largest=largest, rounding_errors=rounding_errors

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _DEBUG_VARIABLE = "GRAPHBREAK_DEBUG"
 _MAX_ERROR_LENGTH = 300
-_HOW_TO_REPORT = (
+_REPORT_ADVICE = (
     f"please report it with the traceback that {_DEBUG_VARIABLE}=1 shows: graphbreak {jupyter_graphbreak.__version__}"
 )
 
@@ -90,6 +90,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - reported in one line, with a separate exit status
         if os.environ.get(_DEBUG_VARIABLE):
             traceback.print_exc()
-        print_message(f"internal error: {type(error).__name__}: {str(error)[:_MAX_ERROR_LENGTH]} ({_HOW_TO_REPORT})")
+        print_message(f"internal error: {type(error).__name__}: {str(error)[:_MAX_ERROR_LENGTH]} ({_REPORT_ADVICE})")
         status = CRASHED_STATUS
     sys.exit(status or 0)

@@ -107,7 +107,7 @@ def breaking_lines() -> str:
     return "\n".join(rows)
 
 
-def not_run() -> str:
+def models_not_run() -> str:
     """Return a table of the architectures that did not run, with the error."""
     rows = ["| architecture | error |", "| --- | --- |"]
     rows += [
@@ -118,7 +118,7 @@ def not_run() -> str:
     return "\n".join(rows)
 
 
-def unbroken() -> str:
+def unbroken_models() -> str:
     """Return the names of the architectures that ran without a break."""
     return ", ".join(line["type"] for line in _lines_that_ran() if not line["breaks"])
 

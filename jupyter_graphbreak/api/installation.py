@@ -43,12 +43,12 @@ _HEADERS = {"Python.h": (), "omp.h": ("-fopenmp",)}
 _PROBE_SOURCE = 'extern "C" int add_one(int number) { return number + 1; }\n'
 _COMPILER_TIMEOUT_S = 60
 _REINSTALL_COMMAND = "pip install --force-reinstall"
-_HOW_TO_MOVE_CACHE_FOLDER = (
+_CACHE_FOLDER_FIX = (
     "Programs may not be allowed to run in the cache folder (as on a disk mounted with noexec): set the variable "
     "TORCHINDUCTOR_CACHE_DIR to a folder elsewhere."
 )
 _MIN_FREE_BYTES = 1 << 30
-_HOW_TO_INSTALL_COMPILER = (
+_COMPILER_FIX = (
     "Install one: `apt install g++`, `dnf install gcc-c++`, `conda install gxx`, or on macOS `xcode-select --install`; "
     "the variable CXX may name a different one."
 )
@@ -164,7 +164,7 @@ def _check_cpp_compiler() -> RequirementFinding:
         sentence = (
             f"{configured}, to which CXX is set, does not run." if configured else "none was found; the CPU needs one."
         )
-        return RequirementFinding(requirement, sentence, _HOW_TO_INSTALL_COMPILER)
+        return RequirementFinding(requirement, sentence, _COMPILER_FIX)
     if sys.platform != "linux":
         return RequirementFinding(requirement, f"{name} was found.")
     failure_with_headers = _try_compiler(name, list(_HEADERS))
@@ -175,12 +175,10 @@ def _check_cpp_compiler() -> RequirementFinding:
         return RequirementFinding(
             requirement,
             f"the code that {name} compiles cannot be loaded: {failure_without_headers.error}",
-            _HOW_TO_MOVE_CACHE_FOLDER,
+            _CACHE_FOLDER_FIX,
         )
     if failure_without_headers is not None:
-        return RequirementFinding(
-            requirement, f"{name} fails: {failure_without_headers.error}", _HOW_TO_INSTALL_COMPILER
-        )
+        return RequirementFinding(requirement, f"{name} fails: {failure_without_headers.error}", _COMPILER_FIX)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     fixes = {
         "Python.h": f"Install Python's headers: `apt install python{version}-dev` or "
@@ -191,7 +189,7 @@ def _check_cpp_compiler() -> RequirementFinding:
         problem = _try_compiler(name, [header])
         if problem is not None:
             return RequirementFinding(requirement, f"{name} cannot use {header}: {problem.error}", fix)
-    return RequirementFinding(requirement, f"{name} fails: {failure_with_headers.error}", _HOW_TO_INSTALL_COMPILER)
+    return RequirementFinding(requirement, f"{name} fails: {failure_with_headers.error}", _COMPILER_FIX)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: A function, its positional arguments and its keyword arguments.
 EvaluatedCall = tuple[Any, list[Any], dict[str, Any]]
 
-HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
+COMPARISON_ADVICE = "write the call on a line: %compile_explain --frontends f(x)"
 #: Expressions that run arbitrary code or assign to a name.
 _NODES_WITH_EFFECTS = (ast.Call, ast.NamedExpr)
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
@@ -49,7 +49,7 @@ class FrontendComparison:
         if not calls:
             raise UsageError(
                 "--frontends: the cell calls none of your own functions, or changes their arguments afterwards; "
-                f"{HOW_TO_COMPARE}"
+                f"{COMPARISON_ADVICE}"
             )
         evaluated_calls = [self._evaluate_again(call) for call in calls]
         return self._compare(evaluated_calls[0][0], _as_arguments(evaluated_calls), effects)
@@ -100,7 +100,7 @@ class FrontendComparison:
         except TrialStoppedError as stopped:
             raise UsageError(
                 f"--frontends: the arguments of {ast.unparse(call.func)} were not evaluated again, because that "
-                f"{stopped.effect.description}; {HOW_TO_COMPARE}"
+                f"{stopped.effect.description}; {COMPARISON_ADVICE}"
             ) from None
         return function, list(args), kwargs
 

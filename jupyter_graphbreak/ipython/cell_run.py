@@ -180,7 +180,7 @@ class CellRuns:
         if tree is None:
             raise AssertionError("an empty text is valid Python")
         if options.frontends and not calls.calls_to_last_function(tree, lambda _: True):
-            raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
+            raise UsageError(f"--frontends: the cell calls no function; {calls.COMPARISON_ADVICE}")
         objects = mentioned_objects(tree, self._shell.user_ns)
         is_worth_showing = functools.partial(_is_about_torch, plan) if only_torch else None
         observation = Observation(

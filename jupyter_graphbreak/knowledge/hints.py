@@ -34,9 +34,9 @@ _MANUAL_STEPS = {
 }
 
 #: The settings of torch._dynamo.config that ``fullgraph=True`` implies in Dynamo's ``OutputGraph``.
-_IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+_SETTINGS_OF_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 #: The first PyTorch release in which ``fullgraph=True`` implies settings.
-_IMPLIED_SINCE_RELEASE = (2, 10)
+_FIRST_IMPLYING_RELEASE = (2, 10)
 
 
 #: The end of Dynamo's explanation of a break at an operator that rejects its arguments: the operator's own exception.
@@ -68,12 +68,12 @@ def manual_step_of_hints(hints: Iterable[str]) -> str | None:
 def fullgraph_captures_values(torch_version: str | None) -> bool | None:
     """Return whether ``fullgraph=True`` captures numbers and sizes in a PyTorch version; ``None`` if unknown."""
     numbers = re.match(r"(\d+)\.(\d+)", torch_version or "")
-    return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE_RELEASE if numbers is not None else None
+    return tuple(map(int, numbers.groups())) >= _FIRST_IMPLYING_RELEASE if numbers is not None else None
 
 
 def is_captured_by_fullgraph(hints: Iterable[str]) -> bool:
     """Return whether hints suggest a setting that ``fullgraph=True`` implies."""
-    return any(f"{setting} = True" in hint for hint in hints for setting in _IMPLIED_BY_FULLGRAPH)
+    return any(f"{setting} = True" in hint for hint in hints for setting in _SETTINGS_OF_FULLGRAPH)
 
 
 def may_follow_from_earlier_break(hints: Iterable[str]) -> bool:

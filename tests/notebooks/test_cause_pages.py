@@ -214,7 +214,7 @@ def _skipping_examples() -> set[str]:
 
 SKIPPING_EXAMPLES = _skipping_examples()
 #: A function that only helps to debug Dynamo.
-_NOT_IN_TABLE = {"step_unsupported"}
+_FUNCTIONS_OUTSIDE_TABLE = {"step_unsupported"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -224,7 +224,7 @@ def test_each_fix_removes_the_break_and_has_the_outcome_in_its_line(tmp_path: Pa
     report, outcomes = program.run()
     assert _reported_ids(report) & set(example.ids)
     is_skipped = any(skipped.reason.startswith(_CANNOT_RESUME) for skipped in report.skipped)
-    assert is_skipped == (example.name in SKIPPING_EXAMPLES | _NOT_IN_TABLE)
+    assert is_skipped == (example.name in SKIPPING_EXAMPLES | _FUNCTIONS_OUTSIDE_TABLE)
     assert [
         actual.differences(expected_outcome) for actual, expected_outcome in zip(outcomes, eager_outcomes, strict=True)
     ] == [[]] * len(eager_outcomes)

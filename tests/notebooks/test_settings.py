@@ -15,7 +15,7 @@ from notebooks import cause_pages
 PAGES = Path(cause_pages.__file__).parent
 _NAME = re.compile(r"\btorch\.(?:_(?:dynamo|inductor|functorch)\.config|compiler)(?:\.[a-z]\w*)+")
 #: Names on the pages that do not exist in any release: a placeholder, a wrong spelling in a message, a prefix.
-_NOT_NAMES = {
+_NONEXISTENT_NAMES = {
     "torch._dynamo.config.something", "torch._dynamo.config.capture_scalar_output", "torch.compiler.skip_guard_on_",
 }  # fmt: skip
 #: Names that exist in later releases, as the sentence with them says.
@@ -41,7 +41,7 @@ def _exists(name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", sorted(_named_things() - _NOT_NAMES - _LATER_NAMES))
+@pytest.mark.parametrize("name", sorted(_named_things() - _NONEXISTENT_NAMES - _LATER_NAMES))
 def test_each_setting_and_function_exists_or_is_listed_as_new(name: str) -> None:
     table = (PAGES / "settings.md").read_text(encoding="utf-8").partition("\n| new in | names |\n")[2]
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])

@@ -83,7 +83,7 @@ def test_too_many():
 def test_misused():
     pass
 """
-NOT_COMPILED = """
+UNCOMPILED_TESTS = """
 import pytest
 import torch
 
@@ -181,7 +181,7 @@ def test_too_many_recompiles_fail_with_the_text_of_the_report(run_pytest: RunPyt
 
 
 def test_a_limit_on_breaks_fails_if_nothing_is_compiled(run_pytest: RunPytest) -> None:
-    outcome = run_pytest(NOT_COMPILED)
+    outcome = run_pytest(UNCOMPILED_TESTS)
     outcome.assert_outcomes(passed=2, failed=5, skipped=1)
     outcome.stdout.fnmatch_lines(
         [
@@ -193,7 +193,7 @@ def test_a_limit_on_breaks_fails_if_nothing_is_compiled(run_pytest: RunPytest) -
             "*graph_breaks.expect() proves nothing: *or remove graph_breaks.expect()",
         ]
     )
-    outcome = run_pytest(f"import torch._dynamo; torch._dynamo.config.disable = True\n{NOT_COMPILED}")
+    outcome = run_pytest(f"import torch._dynamo; torch._dynamo.config.disable = True\n{UNCOMPILED_TESTS}")
     outcome.assert_outcomes(failed=7, skipped=1)
     outcome.stdout.fnmatch_lines(
         ["*_ test_compiled _*", "warning: torch.compile is switched off (TORCH_COMPILE_DISABLE=1, or*"]

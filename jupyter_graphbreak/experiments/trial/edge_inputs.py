@@ -83,7 +83,7 @@ _EXTREME_NUMBERS = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "-inf": 
 #: The huge number in edge inputs, and the smaller one that takes its place if code may use it as an exponent.
 _HUGE, _HUGE_EXPONENT = 1e30, 1e4
 #: The suffixes of the descriptions of tensors with numbers that are not finite.
-_NOT_FINITE = ("nan", "inf", "infinite")
+_NON_FINITE_SUFFIXES = ("nan", "inf", "infinite")
 #: The maximum number of edge numbers to combine with tensors that require gradients.
 _MAX_NUMBERS_WITH_GRADIENTS = 16
 #: The maximum number of arguments whose tensors become zero, get a different dtype or require gradients, one at a time.
@@ -565,7 +565,7 @@ def _edge_numbers_with_gradients(
         not_finite = (
             (text, changed_arguments)
             for text, changed_arguments in _extreme_value_changes(call)
-            if text.endswith(_NOT_FINITE)
+            if text.endswith(_NON_FINITE_SUFFIXES)
         )
         # The standard deviation of a single number is NaN.
         for description, changed_arguments in itertools.chain(

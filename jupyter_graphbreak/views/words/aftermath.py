@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The maximum number of resume functions or eager functions to list.
 _MAX_NAMES = 3
-_WHY_NO_FRAMES: dict[NoFrame | None, str] = {
+_NO_FRAME_TEXTS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
     "compiled before": "compiled before this run",
     "inlined": "compiled with its caller",
@@ -92,7 +92,7 @@ def has_run(resume: Resume) -> bool:
 
 def why_no_frames(resume: Resume) -> str:
     """Return why a resume function has no frames."""
-    return _WHY_NO_FRAMES[resume.no_frame]
+    return _NO_FRAME_TEXTS[resume.no_frame]
 
 
 def _function_key(report: Report, location: Location) -> tuple[str, str]:

@@ -176,7 +176,7 @@ def _frame_name(report: Report, frame: Frame) -> str:
 
 #: The backends that run the operations of a graph one by one, as eager code does.
 _BACKENDS_WITHOUT_CODE = frozenset({"eager", "aot_eager"})
-_INTRODUCED_BY = {
+_ORIGIN_TEXTS = {
     "eager": "introduced by capture (the backend eager shows it as well)",
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
     "backend": "introduced by the backend",
@@ -501,5 +501,5 @@ def check_sentence(report: Report, check: Check, compared_call_count: int = 1) -
         words += f", {line_text(report, first.location)}" if first.location is not None else ""
         words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
     if check.step is not None:
-        words += f", {_INTRODUCED_BY[check.step]}"
+        words += f", {_ORIGIN_TEXTS[check.step]}"
     return f"{words}: {join_words(check.differences, '; ')}" if check.differences else words

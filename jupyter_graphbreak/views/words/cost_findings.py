@@ -66,7 +66,7 @@ _UNNOTICED_CHANGES = {
 }
 #: The maximum number of pairs of unfused kernels to describe.
 _MAX_UNFUSED_PAIRS = 3
-_WHY_NOT_FUSED = {
+_UNFUSED_REASON_TEXTS = {
     "reduction": "the second one needs the finished result of a reduction",
     "between": "a kernel that must run between them uses the result of the first one",
     "sizes": "their loops have different sizes",
@@ -265,7 +265,7 @@ def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFin
     verb = "run in separate kernels" if len(lines) > 1 else "runs in several kernels"
     name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
     library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
-    reason = (_WHY_NOT_FUSED | library)[kernels.reason]
+    reason = (_UNFUSED_REASON_TEXTS | library)[kernels.reason]
     consequence = f"so each call reads {memory_text(kernels.nbytes)} again"
     return CostFinding(f"{' and '.join(lines)} {verb}: {reason}, {consequence}", location=kernels.first)
 

@@ -64,7 +64,7 @@ _TENSOR_TYPE_GUARD = re.compile(
     r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>"
 )
 #: Python's message if a guard on a size, whose variable PyTorch does not name, finds a value that is not a tensor.
-_NOT_A_TENSOR = re.compile(r"'(?P<type>\w+)' object has no attribute '(?:size|stride|storage_offset)'")
+_NON_TENSOR_ERROR = re.compile(r"'(?P<type>\w+)' object has no attribute '(?:size|stride|storage_offset)'")
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _ADVICE_ON_FLAG = "nothing: each of the two values has its own graph, which is expected"
@@ -219,7 +219,7 @@ def _object_variation(guard: str) -> tuple[str, str]:
     elif none_guard := _NONE_GUARD.fullmatch(guard):
         text = f"{_subject(none_guard['name'])} is None in some calls only"
         advice = "nothing: calls with and without it have their own graphs, which is expected"
-    elif other_value := _NOT_A_TENSOR.fullmatch(guard):
+    elif other_value := _NON_TENSOR_ERROR.fullmatch(guard):
         is_none = other_value["type"] == "NoneType"
         text = f"a tensor {'is None in some calls only' if is_none else f'has a different type ({other_value[1]})'}"
     elif function := name_of_function_variable(guard):

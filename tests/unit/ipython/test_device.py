@@ -11,7 +11,7 @@ from jupyter_graphbreak._torch_compat.default_device import CudaDevices
 from jupyter_graphbreak.ipython.options import choose_device
 
 GPU = CudaDevices(["H100", "A100"], 1)
-NO_GPU = CudaDevices(missing_reason="torch 2.13.0 is built without CUDA")
+NO_CUDA_DEVICES = CudaDevices(missing_reason="torch 2.13.0 is built without CUDA")
 
 
 def tensor(device_type: str) -> Any:
@@ -45,8 +45,8 @@ def test_auto_chooses_the_cpu_if_the_code_names_something_on_it(values: dict[str
 
 
 def test_auto_without_cuda_gives_the_reason() -> None:
-    choice = choose_device("auto", NO_GPU, {})
-    assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NO_GPU.missing_reason)
+    choice = choose_device("auto", NO_CUDA_DEVICES, {})
+    assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NO_CUDA_DEVICES.missing_reason)
 
 
 @pytest.mark.parametrize(("requested", "used"), [("cpu", "cpu"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])
@@ -58,7 +58,7 @@ def test_a_requested_device_is_used_even_if_the_code_names_a_different_one(reque
 @pytest.mark.parametrize(
     ("requested", "cuda", "message"),
     [
-        ("cuda", NO_GPU, "built without CUDA; use --device cpu"),
+        ("cuda", NO_CUDA_DEVICES, "built without CUDA; use --device cpu"),
         ("cuda:2", GPU, "available: cuda:0 H100, cuda:1 A100"),
         ("tpu", GPU, "use auto, cpu, cuda or cuda:N"),
         ("cuda:x", GPU, "use auto, cpu, cuda or cuda:N"),

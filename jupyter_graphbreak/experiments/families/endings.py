@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.families.site import (
     parameters_of,
     site_of,
 )
-from jupyter_graphbreak.experiments.families.wrapping import CALL, entry_function, wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import CALL, entry_function, outermost_frames, wrap_function
 from jupyter_graphbreak.report.remedies import ENDING_FAMILY
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 def _calls_compiled_functions(problem: Problem) -> bool:
     """Return whether functions that eager code called were compiled separately, because the end may call them."""
+    outermost_ids = {frame.id for frame in outermost_frames(problem.report)}
     return any(
-        frame.role == "call" and frame.caller is not None and frame.outcome == "compiled"
+        frame.role == "call" and frame.id not in outermost_ids and frame.outcome == "compiled"
         for frame in problem.report.frames
     )
 

@@ -1143,6 +1143,7 @@ a lambda as backend compiles again | recompiles#a-second-torch-compile-of-the-sa
 a disabled function inside, and fullgraph=True | escape_hatches#torch-compiler-disable-leave-a-function-out | is an error
 disable a submodule without _orig_mod keys | escape_hatches#torch-compiler-disable-leave-a-function-out | disable its `forward`
 a break in the loop body: work in a function | skipped#a-break-in-a-loop | even if its caller is skipped
+expected type of 'x' to be a tensor type, but found torch.Tensor | recompiles#what-a-guard-says-in-pytorch-s-words | instead of a `Parameter`
 """
 
 

@@ -1046,7 +1046,7 @@ register_full_backward_hook with compiled autograd | traced#modules-and-hooks | 
 does each CUDA graph of a size need its own memory? | gpu#each-size-is-recorded-again-slow-calls-memory | share memory
 is a CUDA graph recorded again for an input at a new address? | gpu#each-size-is-recorded-again-slow-calls-memory | other inputs are copied
 which releases have graph_partition? | gpu#skipping-cudagraphs-the-reasons | on in torch 2.9
-exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | `.clone()` such an output
+exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | Use `.clone()` on such an output
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*

@@ -33,7 +33,7 @@ TIME_DEPENDENT_FUNCTIONS = {
 #: Statements after which the rest of a function may not run.
 _EXITS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
 #: Functions of :mod:`random` and ``numpy.random`` that create a generator, or get or set its state.
-_NOT_DRAWS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
+_NON_DRAWING_CALLS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
 #: Context managers that usually change no value.
 _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
@@ -118,7 +118,7 @@ def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def _is_draw(node: ast.AST) -> bool:
     name = dotted_name(node.func) if isinstance(node, ast.Call) else ""
-    return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NOT_DRAWS
+    return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NON_DRAWING_CALLS
 
 
 def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:

@@ -1144,6 +1144,47 @@ a disabled function inside, and fullgraph=True | escape_hatches#torch-compiler-d
 disable a submodule without _orig_mod keys | escape_hatches#torch-compiler-disable-leave-a-function-out | disable its `forward`
 a break in the loop body: work in a function | skipped#a-break-in-a-loop | even if its caller is skipped
 expected type of 'x' to be a tensor type, but found torch.Tensor | recompiles#what-a-guard-says-in-pytorch-s-words | instead of a `Parameter`
+dispatch key set mismatch. expected ..., actual ADInplaceOrView | recompiles#what-a-guard-says-in-pytorch-s-words | created under `inference_mode()`
+AsyncCollectiveTensor in some calls, a plain tensor in others | training#tensor-parallel-parallelize-module | causes recompiles
+warm up a pipeline with one prompt, the next length is slow | compile_time#the-second-call-is-slow-too-warm-up | Warm up with two sizes
+MoE: a loop over experts with .tolist() | fullgraph | grouped_mm
+TransformerEngine layers are breaks | libraries#i-never-called-torch-compile | on purpose
+Keras attention: SDPAParams breaks the graph | causes/gb0007#a-python-function-that-dynamo-skips | is not needed while compiling
+JSONDecodeError Extra data with several ranks | messages_kernels#files-and-caches | its own folder on a local disk
+GPUs of one machine do not share the cache | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
+assume_constant_result returns a stale value | escape_hatches#others-that-look-alike | never changes
+flex_attention runs eagerly inside a compiled block | messages_warnings#breaks-and-recompiles | recompile limit was reached
+FSDP and checkpointing: hooks cut the graph | cost#out-of-memory-oom-only-when-compiled | compile each block
+forbid breaks in a library's CI | recipes#guard-a-library-in-ci | baseline
+Lightning recipe: which steps break? | recipes#explain-a-lightning-module | LightningModule
+accelerate recipe | recipes#explain-a-loop-of-accelerate | Accelerator
+a script that needs arguments | recipes#explain-a-script | graphbreak script
+mode of the trace: dispatch mode in the report | causes/dispatch-mode | TorchDispatchMode
+nested breaks count in each caller | resume#a-break-three-calls-deep | nested_graph_breaks
+error_on_graph_break above @torch.compile and the limit | recompiles#the-limit-recompile-limit-is-reached | raises `Unsupported`
+fullgraph=True and .item() since 2.10 | settings#graph-breaks-and-what-is-traced | does so in any case
+compile only in production: compiling off by a flag | settings#arguments-of-torch-compile | return the function unchanged
+two compilations for a block whose first input has no gradient | where_to_compile#each-block | one more graph
+counters are empty in the second call | logs#counters-of-zero-prove-nothing | an earlier call already compiled
+the log says nothing more after the first epoch | questions#find-breaks | compiled
+torch.fx graph printed for each break | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | graph_code
+kernels that were not fused | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | TORCH_LOGS=fusion
+max-autotune prints tables | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | PRINT_AUTOTUNE
+compile time in a profile: Torch-Compiled Region | cost#in-a-profile | frame 1
+the first step is slow on every node | logs#prevent-ranks-from-hanging | warm
+torch.compile in a FastAPI server | recipes#serve-a-compiled-model-fastapi-gunicorn | before the first request
+Trainer with torch_compile=True: which breaks? | recipes#explain-transformers-trainer | run.report.save
+is the number of breaks on a CPU that of the GPU? | gpu | x.is_cuda
+uncompiled flex_attention needs too much memory | libraries#flex-attention-block-masks | builds the full mask
+flex_attention compiles for each length? | libraries#flex-attention-block-masks | serves any length
+sequences of many lengths without padding | libraries#flex-attention-block-masks | pack them into one row
+a mocked method is not used by compiled code | errors#nothing-raises-but-the-result-differs | a method of a class
+graph break or recompile? | questions#find-breaks | a new graph for a later call
+skip reason: skipped according trace_rules.lookup SKIP_DIRS | causes/gb0007#a-python-function-that-dynamo-skips | modules on its lists
+NamedTuple._replace | traced#lists-and-tuples | `_asdict`
+self.__dict__["n"] = 2 in __init__ | traced#classes | traced since 2.13
+a TensorDict as an argument recompiles | libraries#reinforcement-learning-stable-baselines3-torchrl | for each number of keys
+mp.Value in a replay buffer | causes/gb0156#json-dumps | Read it before the call
 """
 
 

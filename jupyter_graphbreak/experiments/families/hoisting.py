@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
+from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_on_result, conditions_outside
 from jupyter_graphbreak.experiments.families.parsed_source import fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
@@ -143,7 +143,7 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
     text = site.source.text_of(call)
     splices = [splice or site.source.replacement(call, name)]
     lines = [f"{name} = {text}"]
-    crossed_conditions = conditions_before(site, function, [call])
+    crossed_conditions = (*conditions_before(site, function, [call]), *conditions_on_result(site, function, call))
     title = f"Run `{dotted_name(call.func)}()` before the call"
     yield from _propose_wrapping(
         site, function, name, lambda inner: [*lines, f"return {inner}"], splices, title, crossed_conditions

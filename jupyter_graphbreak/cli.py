@@ -1,8 +1,8 @@
 """The command ``graphbreak``, also available as ``jupyter graphbreak``.
 
-In: the arguments. Out: the exit status; see ``commands/options.py``. ``graphbreak script`` exits with the status
+Input: the arguments. Output: the exit status; see ``commands/options.py``. ``graphbreak script`` exits with the status
 of its program if that fails.
-May import ``commands``, click, and the exception for a missing PyTorch.
+This module may import ``commands``, click, and the exception for a missing PyTorch.
 """
 
 from __future__ import annotations

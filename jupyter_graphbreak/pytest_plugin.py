@@ -1,8 +1,8 @@
 """A pytest plugin that makes tests fail because of unexpected graph breaks, recompiles or slow compilation.
 
-In: the markers ``max_graph_breaks``, ``max_recompiles`` and ``max_compile_seconds``, and the fixture ``graph_breaks``.
-Out: failures that show the text of a report.
-May import ``api`` and ``results``, but only when a test uses a marker or the fixture.
+Input: the markers ``max_graph_breaks``, ``max_recompiles`` and ``max_compile_seconds``, and the fixture
+``graph_breaks``. Output: failures that show the text of a report.
+This module may import ``api`` and ``results``, but only when a test uses a marker or the fixture.
 """
 
 from __future__ import annotations

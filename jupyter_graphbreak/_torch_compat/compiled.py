@@ -269,7 +269,7 @@ def compilation_count() -> int | None:
 def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
     """Yield a function that counts the compilations begun for a run so far; ``None`` if Dynamo does not number them."""
     module = importlib.import_module("torch._dynamo.convert_frame")
-    if not hasattr(module, "get_compile_id"):  # this PyTorch lacks it
+    if not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield lambda: None
         return
     counts: list[None] = []

@@ -266,7 +266,7 @@ def force_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
             return result
         # Unlike a stance with a backend, this keeps fullgraph=True and does not affect other threads.
         clone = getattr(callback._torchdynamo_orig_backend, "_clone_with_backend", None)
-        if clone is None:  # this PyTorch lacks it
+        if clone is None:  # not in this PyTorch
             return frames._create_wrapped_callback(compiler)
         return catch_errors_wrapper(clone(compiler), callback.hooks)
 

@@ -49,13 +49,13 @@ def collect_guards() -> Iterator[list[FrameGuards]]:
     """
     frames: list[FrameGuards] = []
     manager_class: Any = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if manager_class is None:  # this PyTorch lacks it
+    if manager_class is None:  # not in this PyTorch
         yield frames
         return
 
     def collect(_: None, manager: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
         del code
-        with contextlib.suppress(AttributeError):  # this PyTorch lacks it
+        with contextlib.suppress(AttributeError):  # not in this PyTorch
             frames.append(_frame_guards(manager.guard_manager, graph))
 
     with observe_calls_on_thread(manager_class, "__init__", collect):

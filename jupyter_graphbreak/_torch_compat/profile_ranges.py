@@ -224,7 +224,7 @@ def _add_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> 
 
     def insert_marks(instructions: list[Any], _: dict[str, Any]) -> None:
         is_entered = False
-        # In one pass: code that rebuilds large containers has tens of thousands of instructions.
+        # A single pass, because code that rebuilds large containers has tens of thousands of instructions.
         new_instructions: list[Any] = []
         for instruction in instructions:
             if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME_GLOBAL_PREFIX):

@@ -59,7 +59,7 @@ def confine_fx_tracing() -> contextlib.AbstractContextManager[None]:
     Otherwise, the tracer would receive module calls on all threads, and fail for modules that it does not know.
     """
     patcher: Any = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_Patcher", None)
-    if not hasattr(patcher, "patch_method"):  # this PyTorch lacks it
+    if not hasattr(patcher, "patch_method"):  # not in this PyTorch
         return contextlib.nullcontext()
     patch_method, thread = patcher.patch_method, get_ident()
 
@@ -184,7 +184,7 @@ def remove_new_globals() -> Iterator[None]:
     """
     hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
     tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
-    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # this PyTorch lacks it
+    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # not in this PyTorch
         yield
         return
     created_hooks: list[Any] = []
@@ -259,7 +259,7 @@ def skip_guard_profiling() -> contextlib.AbstractContextManager[None]:
     The timing takes about 16 ms, more than half of the time to compile a small function.
     """
     guards = importlib.import_module("torch._dynamo.guards")
-    if not hasattr(guards, "profile_guard_manager"):  # this PyTorch lacks it
+    if not hasattr(guards, "profile_guard_manager"):  # not in this PyTorch
         return contextlib.nullcontext()
     return patch_on_thread(guards, "profile_guard_manager", lambda *_: 0.0)
 
@@ -272,7 +272,7 @@ def _empty_guard_managers() -> Iterator[None]:
     code, until these objects are deleted. Modules and classes usually never are.
     """
     manager_class = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if manager_class is None:  # this PyTorch lacks it
+    if manager_class is None:  # not in this PyTorch
         yield
         return
     managers: list[Any] = []
@@ -336,7 +336,7 @@ def _separate_cache_sizes(
     """
     module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
     compute = getattr(module, "compute_cache_size", None)
-    if compute is None:  # this PyTorch lacks it: earlier versions count
+    if compute is None:  # in this PyTorch, earlier versions count
         return contextlib.nullcontext()
 
     def size_without_earlier(frame: Any, *args: Any, **kwargs: Any) -> Any:
@@ -367,12 +367,12 @@ def restore_counters() -> Iterator[None]:
         if get_ident() == thread:
             yield
             return
-        at_start = {name: counter.copy() for name, counter in counters.items()}
+        counters_at_start = {name: counter.copy() for name, counter in counters.items()}
         try:
             yield
         finally:
             for name, counter in counters.items():
-                added_counts = counter - at_start.get(name, Counter())
+                added_counts = counter - counters_at_start.get(name, Counter())
                 if added_counts:
                     counters_before.setdefault(name, Counter()).update(added_counts)
 
@@ -389,7 +389,7 @@ def _restore_frame_counts() -> Iterator[None]:
     """Restore each frame's number of compilations, because Dynamo limits it; keep those of other threads."""
     module = importlib.import_module("torch._dynamo.convert_frame")
     counter: Any = getattr(module, "FRAME_COMPILE_COUNTER", None)
-    if counter is None or not hasattr(module, "get_compile_id"):  # this PyTorch lacks it
+    if counter is None or not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield
         return
     added_counts: Counter[Any] = Counter()
@@ -498,6 +498,6 @@ def _swap_constant_floats(names: set[str]) -> contextlib.AbstractContextManager[
     PyTorch does not empty the set after a compilation, and other functions have symbols with the same names.
     """
     state: Any = getattr(importlib.import_module("torch._dynamo.symbolic_convert"), "TensorifyState", None)
-    if not hasattr(state, "force_specializations"):  # this PyTorch lacks it
+    if not hasattr(state, "force_specializations"):  # not in this PyTorch
         return contextlib.nullcontext()
     return patch_attribute(state, "force_specializations", names)

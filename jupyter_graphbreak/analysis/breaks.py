@@ -162,8 +162,8 @@ def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodeLoc
     """
     knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context)
     if knowledge.is_deliberate:
-        in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
-        return [owners.OPTIMIZER_ADVICE if in_optimizer else owners.ADVICE_BY_OWNER[owner].advice_if_deliberate]
+        is_in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
+        return [owners.OPTIMIZER_ADVICE if is_in_optimizer else owners.ADVICE_BY_OWNER[owner].advice_if_deliberate]
     switches = list(switches_for(stack[-1], stack[:-1])) if stack else []
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
@@ -536,8 +536,8 @@ def _may_overlap(one: Location | None, other: Location | None) -> bool:
     if one is None or other is None or one.column is None or other.column is None:
         return True
     left, right = sorted([one, other], key=lambda location: location.column or 0)
-    are_apart = left.end_line == left.line and (left.end_column or 0) <= (right.column or 0)
-    return not are_apart
+    are_separate = left.end_line == left.line and (left.end_column or 0) <= (right.column or 0)
+    return not are_separate
 
 
 def _event_outcome(event: BreakEvent) -> Outcome:

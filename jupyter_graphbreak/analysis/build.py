@@ -146,16 +146,16 @@ def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tabl
     breaks = BreakTable(sources, scopes, ledger.notes)
     graphs = GraphTable(sources, ledger.notes)
     skips = SkipTable(sources, breaks, ledger.resume_lines())
-    parts.for_each("scopes", ledger.scopes, scopes.add_opened_scope)
+    parts.add_each("scopes", ledger.scopes, scopes.add_opened_scope)
     for frame in ledger.started_frames:
         if frame.start is not None:
-            parts.for_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
-    parts.for_each("breaks", ledger.started_frames, breaks.fold)
+            parts.add_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
+    parts.add_each("breaks", ledger.started_frames, breaks.fold)
     parts.build("refused functions", lambda: _add_refusals(ledger, sources, breaks, skips), None)
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
-    parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
-    parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
-    parts.for_each("eager functions", ledger.skips, skips.add_unstarted_frame)
+    parts.add_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
+    parts.add_each("eager functions", ledger.started_frames, skips.add_frame)
+    parts.add_each("eager functions", ledger.skips, skips.add_unstarted_frame)
     return _Tables(scopes, breaks, graphs, skips, resumes)
 
 
@@ -173,7 +173,7 @@ class _Lists(NamedTuple):
 
 
 def _list_parts(ledger: Ledger, sources: Sources, tables: _Tables, parts: _PartBuilder) -> _Lists:
-    """Make the lists, each after the lists that it refers to."""
+    """Make the lists of the report, each after those to which it refers."""
     scopes, breaks, graphs, skips, resumes = tables
     listed_resumes: list[Resume] = []
     frames: list[Frame] = []
@@ -234,7 +234,7 @@ class _PartBuilder:
         empty: list[_T] = []
         return self.build(part, build, empty)
 
-    def for_each(self, part: str, items: Iterable[_T], add: Callable[[_T], object]) -> None:
+    def add_each(self, part: str, items: Iterable[_T], add: Callable[[_T], object]) -> None:
         """Call a function with each item; if a call fails, continue with the next item."""
         for item in items:
             self.build(part, functools.partial(add, item), None)

@@ -440,7 +440,7 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     text = record.payload or ""
     event = frame.give_up_event
     if text.startswith(_REPETITION_PREFIX) and event is not None:
-        event.reached_user = False  # the user saw no error: the function then runs eagerly
+        event.reached_user = False  # the function ran eagerly, so the user saw no error
         ledger.counts_by_kind[record.kind] -= 1
         return
     if text.startswith(_ANNOUNCEMENT_PREFIX):

@@ -48,8 +48,8 @@ def find_expression(
 ) -> ExpressionRange | None:
     """Return the range of the expression with the given start and end; ``None`` if there is none.
 
-    For a statement such as ``if`` or ``for``, it is the range of its condition or iterable. If ``end_line`` is
-    ``None``, it is that of the smallest expression with the other bounds.
+    For a statement such as ``if`` or ``for``, the result is the range of its condition or iterable. If ``end_line`` is
+    ``None``, the result is the range of the smallest expression with the other bounds.
     """
     ranges = {
         ExpressionRange(line, column, node.end_lineno or line, end_column): node
@@ -124,19 +124,19 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     uses: dict[int, BranchUse] = {}
     pending: list[tuple[ast.AST, bool]] = [(tree, False)]
     while pending:
-        node, in_loop = pending.pop()
+        node, is_in_loop = pending.pop()
         if isinstance(node, ast.If | ast.While | ast.Assert):
-            use = "error" if isinstance(node, ast.Assert) else _use_of_branch(node, in_loop=in_loop)
+            use = "error" if isinstance(node, ast.Assert) else _use_of_branch(node, is_in_loop=is_in_loop)
             lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
             uses |= dict.fromkeys(lines, use) if use is not None else {}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            in_loop = False
+            is_in_loop = False
         is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.While)
-        pending += [(child, in_loop or is_loop) for child in ast.iter_child_nodes(node)]
+        pending += [(child, is_in_loop or is_loop) for child in ast.iter_child_nodes(node)]
     return uses
 
 
-def _use_of_branch(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
+def _use_of_branch(branch: ast.If | ast.While, *, is_in_loop: bool) -> BranchUse | None:
     if isinstance(branch, ast.While):
         return "end of a loop"
     last = branch.body[-1]
@@ -146,7 +146,7 @@ def _use_of_branch(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | 
         return "message"
     if _is_flag(branch.test):
         return "flag"
-    if in_loop and isinstance(last, ast.Break | ast.Return):
+    if is_in_loop and isinstance(last, ast.Break | ast.Return):
         return "end of a loop"
     return "no result" if isinstance(last, ast.Return) and _contains_none(last.value) else None
 

@@ -497,5 +497,5 @@ def _report_until_stopped(
         except Exception as error:  # noqa: BLE001 - the effect is still worth reporting
             recording.note("warning", f"The report lacks what was compiled before the call was stopped ({error}).")
     report, files = build_with_files(recording.records)
-    with_effect = with_effects(report, files, [effect], find_cell)
-    return msgspec.structs.replace(with_effect, status="ok", error=None), files
+    report_with_effect = with_effects(report, files, [effect], find_cell)
+    return msgspec.structs.replace(report_with_effect, status="ok", error=None), files

@@ -150,8 +150,8 @@ def _entry_at_line(tb: types.TracebackType, name: str, filename: str, line: int)
     try:
         exec(code, tb.tb_frame.f_globals, {})  # noqa: S102 - runs the statement above
     except StopIteration as error:
-        own_tb = error.__traceback__
-        return own_tb.tb_next if own_tb is not None else None
+        own_traceback = error.__traceback__
+        return own_traceback.tb_next if own_traceback is not None else None
     return None
 
 
@@ -278,8 +278,8 @@ def _stand_in(tb: types.TracebackType, function_code: types.CodeType) -> types.T
             stand_in.__code__ = stand_in.__code__.replace(co_name=name, co_qualname=name)
             stand_in(*args, **kwargs)
     except StopIteration as error:
-        own_tb = error.__traceback__
-        return own_tb.tb_next if own_tb is not None else None
+        own_traceback = error.__traceback__
+        return own_traceback.tb_next if own_traceback is not None else None
     return None
 
 

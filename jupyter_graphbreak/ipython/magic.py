@@ -188,9 +188,9 @@ class CompileExplain(Magics):
         self._ip.ast_transformers.append(self._ast_transformer)
 
     def _suspend_transformer(self) -> None:
-        """If our transformer is the last one, remove it before IPython checks whether there are any.
+        """If our transformer is the last one, remove it before IPython checks whether there are transformers.
 
-        If there are any, IPython walks the whole cell recursively (``ast.fix_missing_locations``), which fails for a
+        If there are some, IPython walks the whole cell recursively (``ast.fix_missing_locations``), which fails for a
         sum of a thousand terms. IPython is iterating over the list now and would skip the transformer after a
         removed one.
         """

@@ -306,7 +306,7 @@ def _snapshot_earlier_code(on_fault: faults.OnFault) -> Iterator[list[ref[CodeTy
         earlier_code = None
         try:
             earlier_code = stack.enter_context(snapshot_known_code())
-        except AttributeError:  # this PyTorch lacks it
+        except AttributeError:  # not in this PyTorch
             pass
         except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             faults.report_fault("listing known code", fault, on_fault)

@@ -172,7 +172,7 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
         return []
     # If nothing was tried, it is too early to leave a decision to the reader: the advice is shown instead.
     decisions = [] if remedies.why_untried and advice_for_break(report, break_) else remedies.decisions
-    decisions_once = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
+    decision_texts = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
     untried_reason = why_untried(report, remedies)
     untried_lines = (
         wrap(
@@ -184,7 +184,7 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
         if untried_reason
         else []
     )
-    trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decisions_once), number)
+    trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decision_texts), number)
     no_trials = [] if remedies.why_untried else [f"{INDENT}tried: nothing, no known remedy applies"]
     return [*untried_lines, *trials] or no_trials
 

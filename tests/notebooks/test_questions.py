@@ -443,7 +443,7 @@ assume_static_by_default | settings#recompiles-guards-and-dynamic-sizes | from t
 activation_memory_budget: which value? | settings#results-speed-and-memory-inductor | is half
 TORCHINDUCTOR_FX_GRAPH_CACHE=1 | compile_time#kept-on-disk-the-second-start | on by default
 a cache that machines share over Redis | settings#caches-on-disk | TORCHINDUCTOR_REDIS_HOST
-TORCHDYNAMO_REPORT_GUARD_FAILURES | common_breaks#messages-of-earlier-releases | TORCH_LOGS=recompiles
+TORCHDYNAMO_REPORT_GUARD_FAILURES | common_breaks#messages-of-earlier-releases | TORCH_LOGS=graph_breaks,recompiles
 a C function breaks | escape_hatches#substitute-in-graph-a-python-version-of-a-c-function | Write it in Python
 while x.norm() < 50, early stopping | causes/gb0170#while-on-a-tensor | Run the loop in Python
 where do I put no_grad? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | Either works
@@ -530,7 +530,7 @@ a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thr
 recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | has its own thread
 dynamic=True recompiles an RNN | recompiles#the-model-still-compiles-for-each-length | compile the body
 GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
-what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | `TORCH_LOGS=recompiles`
+what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | TORCH_LOGS=graph_breaks,recompiles
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
@@ -1043,8 +1043,22 @@ an assert whose message shows the tensor | traced#branches-loops-generators-exce
 is time.time() read at the right moment? | traced#the-standard-library | Read the clock around the call.
 a forward hook that prints | traced#modules-and-hooks | splits the graph around its module
 register_full_backward_hook with compiled autograd | traced#modules-and-hooks | the module does not break
+does each CUDA graph of a size need its own memory? | gpu#each-size-is-recorded-again-slow-calls-memory | share memory
+is a CUDA graph recorded again for an input at a new address? | gpu#each-size-is-recorded-again-slow-calls-memory | other inputs are copied
+which releases have graph_partition? | gpu#skipping-cudagraphs-the-reasons | on in torch 2.9
+exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | `.clone()` such an output
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
+ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*
+ignore_logging_functions: logging breaks in 2.9 | settings#graph-breaks-and-what-is-traced | ignore_logger_methods
+a Logger method in reorderable_logging_functions | causes/gb0291 | before PyTorch 2.15
+TORCH_LOGS prints nothing under pytest | ci#torch-logs-in-a-test | caplog.text
+with torch.cuda.stream(s) and wait_stream in forward | traced#contexts-operators-attention | without a break
+is f still compiled after torch.compiler.disable(f)? | escape_hatches#torch-compiler-disable-leave-a-function-out | returns a new function
+what do the colors in tlparse's pages mean? | logs#which-file-does-tlparse-take | as at a break
+CompileProfiler | common_breaks#messages-of-earlier-releases | gone in 2.9
+explain(f, x) is deprecated | logs#torch-dynamo-explain-counts-fewer-breaks | its old form
+to_dense_batch breaks although batch_size is given | libraries#graph-networks-pyg-dgl | max_num_nodes
 """
 
 

@@ -315,7 +315,7 @@ def run_request(connection: socket.socket) -> None:
     for module in ("random", "numpy.random"):
         importlib.import_module(module).seed()
     threading.Thread(target=_handle_signals, args=[connection], daemon=True).start()
-    status = _run_here(*request["command"])
+    status = _run_in_this_process(*request["command"])
     threading._shutdown()  # type: ignore[attr-defined] # as at the end of a Python process
     atexit._run_exitfuncs()
     with contextlib.suppress(Exception):
@@ -326,16 +326,16 @@ def run_request(connection: socket.socket) -> None:
     os._exit(status)
 
 
-def _run_here(first: str, *others: str) -> int:
+def _run_in_this_process(first: str, *others: str) -> int:
     """Run a script, a module or code as ``python`` does, and return the exit status."""
     try:
         match first:
             case "-u":
                 sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr] # it is a text stream
-                return _run_here(*others)
+                return _run_in_this_process(*others)
             case "-P":  # the path has no folder of the program
                 del sys.path[0]
-                return _run_here(*others)
+                return _run_in_this_process(*others)
             case "-m":
                 sys.argv = [*others]
                 if others[0] == "pytest":  # pytest warns about plugins that are already imported

@@ -108,7 +108,7 @@ def test_a_mode_is_named_only_if_it_is_the_cause() -> None:
             compiled(ONES)
 
     capture_call(call_under_mode)
-    compiled(ONES)  # nobody watches: if the mode is not remembered, Dynamo compiles now, and gives up
+    compiled(ONES)  # an unobserved call: unless the mode is remembered, Dynamo compiles here, and gives up
     assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("break_in_loop", "remembered", MODES_ARE_REMEMBERED)]
     torch._dynamo.reset()
     compiled(ONES)

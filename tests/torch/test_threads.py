@@ -353,9 +353,9 @@ def test_patches_of_a_thread_do_not_affect_others() -> None:
             redirect_calls_on_thread(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
-                value_here, value_on_worker = Owner.value(), worker(Owner.value)
+                value_on_main_thread, value_on_worker = Owner.value(), worker(Owner.value)
             assert value_on_worker == "original"
-            assert value_here in {"here", "original"}
+            assert value_on_main_thread in {"here", "original"}
     assert observed_results == ["original"]
 
 

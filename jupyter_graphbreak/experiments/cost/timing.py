@@ -164,8 +164,8 @@ def time_in_turn(
 ) -> list[list[CallTime]]:
     """Run variants in turn until the budget is spent, so that changes in the machine's speed affect them equally.
 
-    Each round begins with a different variant. No garbage is collected during the runs. After the deadline, only a few
-    there are more runs. Return the least disturbed calls of each variant; see :func:`undisturbed_calls`.
+    Each round begins with a different variant. No garbage is collected during the runs. After the deadline, there
+    are only a few more runs. Return the least disturbed calls of each variant; see :func:`undisturbed_calls`.
     """
     now = clock()
     budget_end = now + budget.seconds

@@ -383,9 +383,9 @@ class Variant:
 
     def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors of the call's state, each with its path, such as ``self.history[2]``."""
-        seen_ids: set[int] = set()
+        visited_ids: set[int] = set()
         for name, root in self.subject.roots():
-            yield from named_tensors(root, name or "self", seen_ids)
+            yield from named_tensors(root, name or "self", visited_ids)
 
     def _all_tensors(self) -> Iterator[torch.Tensor]:
         """Yield the tensors in the call's state and in the variant's copies; a tensor may occur twice."""

@@ -260,12 +260,12 @@ def _reachable_definitions(
     site: Site, called_names: Iterable[str], excluded_names: Iterable[str]
 ) -> Iterator[tuple[Site, FunctionNode]]:
     """Yield the user's functions with the given names, and those that they call, directly or not."""
-    remaining_names, seen_names = list(called_names), {"", *excluded_names}
+    remaining_names, visited_names = list(called_names), {"", *excluded_names}
     while remaining_names:
         name = remaining_names.pop()
-        if name in seen_names:
+        if name in visited_names:
             continue
-        seen_names.add(name)
+        visited_names.add(name)
         for definition_site, callee in _definitions(site, name):
             yield definition_site, callee
             remaining_names += map(_name_of_callee, ast.walk(callee))

@@ -120,9 +120,9 @@ def index_with_vector(site: Site, family: str) -> Iterator[Proposal]:
         splices: list[Splice] = []
         for part in ast.walk(scope):
             if isinstance(part, ast.Subscript):
-                same_index = next((other for other in _computed_indices(part) if source.text_of(other) == text), None)
-                if same_index is not None:
-                    splices += _splices_for_vector(site, part, same_index)
+                equal_index = next((other for other in _computed_indices(part) if source.text_of(other) == text), None)
+                if equal_index is not None:
+                    splices += _splices_for_vector(site, part, equal_index)
         yield from site.propose_edit(family, "Index with a tensor of one element", splices)
 
 

@@ -491,9 +491,9 @@ def _only_assigns_names(statement: ast.stmt) -> bool:
 
 
 def _is_pure(value: ast.expr) -> bool:
-    in_place = (isinstance(node, ast.Attribute) and re.search(r"[^_]_$", node.attr) for node in ast.walk(value))
+    in_place_calls = (isinstance(node, ast.Attribute) and re.search(r"[^_]_$", node.attr) for node in ast.walk(value))
     # An additional iteration would draw random numbers that the program does not draw.
-    return has_no_side_effects(value) and not any(in_place) and not RANDOM_OPERATIONS.search(ast.unparse(value))
+    return has_no_side_effects(value) and not any(in_place_calls) and not RANDOM_OPERATIONS.search(ast.unparse(value))
 
 
 def _out_of_place_splices(site: Site, statements: Sequence[ast.stmt], state: Sequence[str]) -> Iterator[Splice | None]:

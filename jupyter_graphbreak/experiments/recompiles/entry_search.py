@@ -209,9 +209,9 @@ class EntrySearch:
 
         Code that the trials do not reach may read these numbers. The reason gives an example.
         """
-        needing_items = [preparation for preparation in trial.candidate.preparations if preparation.reads_list_item]
-        if trial.verdict == "works" and needing_items:
-            reason = f"it assumes that every call has `{expression(needing_items[-1].path, self._owner)}`"
+        item_preparations = [preparation for preparation in trial.candidate.preparations if preparation.reads_list_item]
+        if trial.verdict == "works" and item_preparations:
+            reason = f"it assumes that every call has `{expression(item_preparations[-1].path, self._owner)}`"
             trial = dataclasses.replace(trial, verdict="works on what ran", reason=reason)
         names = numbers_left_as_tensors(trial.candidate, self._owner)
         if trial.verdict not in WORKING or not names:

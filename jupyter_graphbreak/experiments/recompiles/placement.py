@@ -49,7 +49,7 @@ def insert_lines_before_calls(
     if source is None:
         return None
     splices: list[Splice | None] = []
-    seen_scopes: set[ast.AST] = set()
+    visited_scopes: set[ast.AST] = set()
     for _, site in sorted({(site.line, site.column): site for site in sites}.items()):
         call = _call_at(source, site)
         statement = _statement_of(source, call) if call is not None else None
@@ -60,8 +60,8 @@ def insert_lines_before_calls(
             return None
         scope, outermost = _scope_of(source, call)
         insertions: dict[ast.stmt, list[str]] = {}
-        if scope not in seen_scopes:
-            seen_scopes.add(scope)
+        if scope not in visited_scopes:
+            visited_scopes.add(scope)
             insertions[outermost] = [*writer.declarations, *settings_statements]
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible_names else ["import torch"]

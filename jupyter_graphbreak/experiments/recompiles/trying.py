@@ -247,10 +247,10 @@ class CallTrials:
     def _differences(self, expected: Result, result: Result, measure_rounding: _MeasureRounding) -> list[Difference]:
         """Return the differences of a result, except those that rounding errors explain."""
         compare = functools.partial(differences, expected, result, ignored_paths=self._varying_paths)
-        found_differences = compare()
-        if any(difference.kind in ROUNDED_KINDS for difference in found_differences):
+        all_differences = compare()
+        if any(difference.kind in ROUNDED_KINDS for difference in all_differences):
             return compare(rounding_errors=measure_rounding())
-        return found_differences
+        return all_differences
 
     @property
     def compilations(self) -> int:

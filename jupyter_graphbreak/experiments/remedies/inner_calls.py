@@ -95,8 +95,8 @@ def find_inner_calls(
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
-    Some breaks must stay outside the compiled parts, such as those of a backward pass. If there are any and the parts
-    without breaks are small, the result may be larger parts that contain other breaks, but none of these.
+    Some breaks must stay outside the compiled parts, such as those of a backward pass. If there are such breaks
+    and the parts without breaks are small, the result may be larger parts that contain only other breaks.
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():

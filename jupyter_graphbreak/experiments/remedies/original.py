@@ -101,7 +101,7 @@ _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
 _ERRORS_IN_PLACE = ("can't be cast to the desired output type", "is being used in an in-place operation")
 #: The maximum number of edge inputs for which a program is compiled.
 _MAX_EDGE_CASES = 6
-#: The maximum number of edge inputs for which a program that differs only when compiled is compiled.
+#: The maximum number of edge inputs for a program that differs from the original only when compiled.
 _MAX_EDGE_CASES_OF_SETTINGS = 10
 #: The maximum number of edge inputs of different kinds for a program that differs only when compiled.
 _MAX_DIFFERENT_KINDS = 8

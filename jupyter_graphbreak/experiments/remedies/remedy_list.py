@@ -370,11 +370,13 @@ def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
         return True
     for first_edit in first.edits:
         for second_edit in second.edits:
-            are_apart = first_edit.last_line < second_edit.first_line or second_edit.last_line < first_edit.first_line
+            are_separate = (
+                first_edit.last_line < second_edit.first_line or second_edit.last_line < first_edit.first_line
+            )
             has_insertion = (
                 first_edit.last_line < first_edit.first_line or second_edit.last_line < second_edit.first_line
             )
-            are_at_same_lines = first_edit.first_line == second_edit.first_line if has_insertion else not are_apart
+            are_at_same_lines = first_edit.first_line == second_edit.first_line if has_insertion else not are_separate
             if first_edit.source == second_edit.source and are_at_same_lines:
                 return True
     return do_settings_conflict(first.settings, second.settings)

@@ -251,9 +251,11 @@ def verdict_of_lost_compilation(original_report: Report, changed_report: Report)
     """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
     if original_report.summary.ops and not changed_report.summary.ops:
         return "fails", "then nothing is compiled"
-    given_up = _functions_over_recompile_limit(changed_report) - _functions_over_recompile_limit(original_report)
-    if given_up:
-        return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
+    functions_given_up = _functions_over_recompile_limit(changed_report) - _functions_over_recompile_limit(
+        original_report
+    )
+    if functions_given_up:
+        return "another break", f"then {min(functions_given_up)} is compiled too often and runs eagerly"
     return None
 
 

@@ -286,11 +286,15 @@ class Search:
             return None
         settings = [step for step in steps if step.kind == "setting"]
         # A switch may turn off a part of the program, such as a check.
-        without_switches = [step for step in steps if step.family != SWITCHES_FAMILY]
-        choices = [steps, without_switches, settings]
-        without_risk = [_without_risky_settings(choice) for choice in choices]
+        steps_without_switches = [step for step in steps if step.family != SWITCHES_FAMILY]
+        choices = [steps, steps_without_switches, settings]
+        choices_without_risk = [_without_risky_settings(choice) for choice in choices]
         # The minimum settings for each break come first. More may be needed after these have taken effect.
-        choices = [*choices, *without_risk] if is_risk_needed else [without_risk[0], *choices, *without_risk[1:]]
+        choices = (
+            [*choices, *choices_without_risk]
+            if is_risk_needed
+            else [choices_without_risk[0], *choices, *choices_without_risk[1:]]
+        )
         for index, chosen_steps in enumerate(choices):
             if chosen_steps and chosen_steps not in choices[:index] and not self._is_out_of_time():
                 candidate = self._run_steps_at_once(frozenset(goals), chosen_steps)

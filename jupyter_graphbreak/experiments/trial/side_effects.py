@@ -431,7 +431,7 @@ class FileDescriptors:
     def __init__(self) -> None:
         self._usable_descriptors: set[int] = set()
         #: The device and inode of each descriptor to close. The system may reuse a number for a different file.
-        self._to_close: dict[int, tuple[int, int]] = {}
+        self._descriptors_to_close: dict[int, tuple[int, int]] = {}
 
     def note(self, descriptor: int, *, has_own_position: bool, closes_leftover: bool) -> None:
         """Remember a descriptor that the trial created, and whether to close it if the trial leaves it open.
@@ -441,7 +441,7 @@ class FileDescriptors:
         if has_own_position:
             self._usable_descriptors.add(descriptor)
         if closes_leftover:
-            self._to_close[descriptor] = _file_of(descriptor)
+            self._descriptors_to_close[descriptor] = _file_of(descriptor)
 
     def is_usable(self, descriptor: object) -> bool:
         """Return whether the trial created a descriptor that does not duplicate one that was open before."""
@@ -449,22 +449,26 @@ class FileDescriptors:
 
     def was_created(self, descriptor: object) -> bool:
         """Return whether the trial created a descriptor."""
-        return descriptor in self._usable_descriptors or descriptor in self._to_close
+        return descriptor in self._usable_descriptors or descriptor in self._descriptors_to_close
 
     def forget(self, descriptor: Any) -> None:
         """Forget a descriptor, because it was closed."""
         self._usable_descriptors.discard(descriptor)
-        self._to_close.pop(descriptor, None)
+        self._descriptors_to_close.pop(descriptor, None)
 
     @contextlib.contextmanager
     def close_leftovers(self) -> Iterator[None]:
         """On exit, close the descriptors that a trial in the context has created and left open."""
-        usable_descriptors, to_close = self._usable_descriptors, self._to_close
-        self._usable_descriptors, self._to_close = set(usable_descriptors), {}
+        usable_descriptors, descriptors_to_close = self._usable_descriptors, self._descriptors_to_close
+        self._usable_descriptors, self._descriptors_to_close = set(usable_descriptors), {}
         try:
             yield
         finally:
-            leftovers, self._usable_descriptors, self._to_close = self._to_close, usable_descriptors, to_close
+            leftovers, self._usable_descriptors, self._descriptors_to_close = (
+                self._descriptors_to_close,
+                usable_descriptors,
+                descriptors_to_close,
+            )
             _close_all(leftovers)
 
 

@@ -29,7 +29,7 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Binding:
-    """A name that code reads or writes: a global, a variable of an outer function, an attribute of a class."""
+    """A name that code reads or writes: a global, a variable of an outer function, or an attribute of a class."""
 
     name: str
     read: Callable[[], Any]

@@ -51,8 +51,8 @@ def _code_spans(text: str) -> Markup:
     parts = [escape_html(part) for part in text.split("`")]
     if len(parts) % 2 == 0:
         return Markup("`".join(parts))  # noqa: S704 - every part was escaped
-    with_code = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
-    return Markup("".join(with_code))  # noqa: S704 - every part was escaped
+    parts_with_code = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+    return Markup("".join(parts_with_code))  # noqa: S704 - every part was escaped
 
 
 def _short(text: str, limit: int) -> str:

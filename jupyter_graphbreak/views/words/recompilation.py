@@ -377,7 +377,7 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
 @per_report
 def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
     """Return the remedies to show for each recompiled function, by the id of its first recompiled frame."""
-    shown_before: set[str] = set()
+    shown_items: set[str] = set()
     by_frame = {}
     for recompilation in recompilations(report):
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
@@ -393,15 +393,15 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.
         decisions = all_remedies.decisions if all_remedies.why_untried != NOTHING_TRIED_REASON else []
         remaining_remedies = BreakRemedies(
-            [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_before],
-            [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_before],
-            [decision for decision in decisions if decision not in shown_before],
+            [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_items],
+            [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_items],
+            [decision for decision in decisions if decision not in shown_items],
             all_remedies.why_untried,
         )
-        shown_before.update(
+        shown_items.update(
             remedy.id for remedy in (*remaining_remedies.working_remedies, *remaining_remedies.failed_remedies)
         )
-        shown_before.update(remaining_remedies.decisions)
+        shown_items.update(remaining_remedies.decisions)
         by_frame[recompilation.frames[0]] = remaining_remedies
     return by_frame
 

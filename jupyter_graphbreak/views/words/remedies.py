@@ -384,7 +384,7 @@ def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | No
     """Return how a notebook can apply a remedy: by editing cells or by inserting a cell; ``None`` if it cannot."""
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
-    if remedy.kind == "mark":  # its edits insert its code
+    if remedy.kind == "mark":  # the edits of a mark insert its code
         return ("edit" if _changes_cells_only(report, remedy) else "cell") if remedy.edits else None
     if remedy.code is None and _changes_cells_only(report, remedy):
         return "edit" if remedy.edits else None

@@ -54,7 +54,7 @@ export class Roving {
     };
   }
 
-  /** Move the focus to another item; false if no item has the focus. */
+  /** Move the focus to another item; return false if no item has the focus. */
   step(from: Element, step: Step): boolean {
     const items = this._items().filter(isShown);
     const index = items.indexOf(from as HTMLElement);

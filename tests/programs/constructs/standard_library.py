@@ -93,7 +93,7 @@ def f(x):
     return x + 1
 # %% `logger.debug(...)`, `logger.warning(...)` of a `logging.Logger`
 # message: Logger method call, call_method UserDefinedObjectVariable(Logger) warning_once [ConstantVariable()] {}
-# do: Log after the call, or set `torch._dynamo.config.ignore_logging_functions`.
+# do: Log after the call, or set `torch._dynamo.config.ignore_logging_functions` (in 2.9 and 2.10 `ignore_logger_methods`).
 def f(x):
     logger.debug("shape %s", x.shape)
     logger.warning("now")

@@ -389,7 +389,7 @@ def test_an_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
         return lambda *arguments: [FailingBackward.apply(result) for result in graph(*arguments)]  # type: ignore[no-untyped-call]
 
     net = torch.nn.Linear(3, 3)
-    net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves unchanged
+    net(torch.ones(2, 3)).sum().backward()  # creates a gradient, which a failed backward pass leaves unchanged
     check = check_call(net, fail_in_backward, torch.ones(2, 3))
     assert check.differences == ["the backward pass raises ValueError, but in eager code it returns"]
 

@@ -422,7 +422,7 @@ class Sources:
             stack_frame.filename, stack_frame.line, stack_frame.function, stack_frame.span, is_branch=is_branch
         )
 
-    def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - called by position
+    def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - the callers pass it by position
         """Return whether a function may reach an expression on a line repeatedly, without a loop around the line.
 
         This is the case in the head of a ``with`` or ``while`` statement. If ``is_branch`` is true, it is also the case
@@ -614,7 +614,7 @@ _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/scri
 
 
 def is_machinery(module_path: str | None, function: str) -> bool:
-    """Return whether a frame is machinery, as the user's own files never are: their path is ``None``.
+    """Return whether a frame is machinery. The user's own files, whose path is ``None``, never are.
 
     If the function's name is empty, only the file counts.
     """

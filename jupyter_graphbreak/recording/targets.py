@@ -323,7 +323,7 @@ def is_user_class(class_: type) -> bool:
 
 
 def _package_of(value: Any) -> str:
-    """Return the package of a class, or of a function's globals: ``functools.wraps`` copies a wrong ``__module__``."""
+    """Return the package of a class or of a function's globals (``functools.wraps`` copies a wrong ``__module__``)."""
     namespace = attribute_of(value, "__globals__")
     module_name = namespace.get("__name__") if isinstance(namespace, dict) else attribute_of(value, "__module__")
     return module_name.partition(".")[0] if isinstance(module_name, str) else ""

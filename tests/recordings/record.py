@@ -72,7 +72,7 @@ def main() -> None:
         record_program(Path(sys.argv[1]).resolve())
         return
     for program in sorted(PROGRAMS.glob("*.py")):
-        subprocess.run([sys.executable, "-m", "tests.recordings.record", str(program)], check=True)  # noqa: S603 - our own file
+        subprocess.run([sys.executable, "-m", "tests.recordings.record", str(program)], check=True)  # noqa: S603 - the program is our own file
 
 
 if __name__ == "__main__":

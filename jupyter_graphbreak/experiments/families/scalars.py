@@ -134,7 +134,7 @@ def _propose_reading_one_by_one(site: Site) -> Iterator[Proposal]:
 
 
 def _is_chosen_by_test(site: Site, tensor: ast.expr) -> bool:
-    """Return whether a test chooses the value of a name in an expression: trials see few of the possible shapes."""
+    """Return whether a test chooses the value of a name in an expression. Trials see few of the possible shapes."""
     names = names_read(tensor)
     nodes = [node for node in ast.walk(site.function or site.source.tree) if site.node not in ast.walk(node)]
     return any(

@@ -87,7 +87,7 @@ def outermost_frames(report: Report) -> list[Frame]:
     frames: dict[str, Frame] = {}
     wrappers: set[str] = set()
     for frame in report.frames:
-        # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
+        # A module's forward is called by PyTorch, so it is not an entry, but no compiled function calls it either.
         is_called = frame.role == "call" and (frame.caller is None or frame.caller in wrappers)
         if frame.role == "entry" or is_called:
             frames[frame.id] = frame

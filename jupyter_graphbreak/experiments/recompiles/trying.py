@@ -609,7 +609,7 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
-    """Return whether a value is of the kind that the run used: for a size, not less than 2; else with the same sign."""
+    """Return whether a value is like those of the run, that is, a size of at least 2 or a number of the same sign."""
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
     if all(used_value > 0 for used_value in axis.values):

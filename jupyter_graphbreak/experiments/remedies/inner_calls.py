@@ -294,7 +294,7 @@ def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_
 
 
 def _is_compilable(node: CallNode, path: str | None, *, is_one_layer: bool) -> bool:
-    """Return whether a module can be compiled in place: at a public path, and not one of several layers of PyTorch."""
+    """Return whether a module can be compiled in place, namely by a public path, and is not one of PyTorch's layers."""
     if path is None or any(step.startswith("_") for step in path.split(".")):
         return False
     is_of_torch = node.code is not None and is_framework_file(node.code.co_filename)

@@ -523,7 +523,7 @@ class Search:
             if len(merged_candidates) > 1
             else merged_candidates[0].result
         )
-        if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes the most breaks
+        if result.verdict not in WORKING:  # they conflict, so continue with the one that removes the most breaks
             merged_candidates = [max(merged_candidates, key=lambda candidate: len(candidate.breaks))]
             result, watched_conditions = merged_candidates[0].result, merged_candidates[0].watched_conditions
         steps: list[Proposal] = []

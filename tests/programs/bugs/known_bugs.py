@@ -440,7 +440,7 @@ def issue_194166(compiler: Compiler) -> Any:
 
 
 def issue_145445(compiler: Compiler) -> list[float]:
-    generator = random.Random(3)  # noqa: S311 - not for secrets
+    generator = random.Random(3)  # noqa: S311 - the numbers are no secrets
 
     def scale_randomly(x: Tensor) -> Tensor:
         return x * generator.random()

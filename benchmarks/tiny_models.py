@@ -68,8 +68,8 @@ _SMALL_VALUES: Values = (
     (r"sliding_window", 8),
     (r"mrope_section", [2, 3, 3]),
 )
-#: Some architectures accept only images of their own size.
-_OWN_IMAGES: Values = tuple(
+#: The values for an architecture that accepts only images of its own size.
+_VALUES_FOR_OWN_IMAGE_SIZE: Values = tuple(
     (pattern, value) for pattern, value in _SMALL_VALUES if pattern not in {"image_size|input_size", "patch_size"}
 )
 #: Additional settings that an architecture needs.
@@ -139,7 +139,7 @@ def make_tiny_model(model_type: str, *, training: bool = False) -> tuple[torch.n
     try:
         return _make_model(model_type, _SMALL_VALUES, training=training)
     except Exception as error:
-        for values in (_OWN_IMAGES, _SMALL_COUNTS):
+        for values in (_VALUES_FOR_OWN_IMAGE_SIZE, _SMALL_COUNTS):
             with contextlib.suppress(Exception):
                 return _make_model(model_type, values, training=training)
         raise error from None

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 #: The folder of the pages below ``notebooks/``.
 FOLDER = "causes"
 #: A line of code for a summary: short, and neither plain arithmetic nor a call such as ``return double(x)``.
-_TELLING_LINE = re.compile(r"(?!return \w+\([\w, ]*\)$)(?=.*[(=[]|.*\*\*)[^`|]{1,70}")
-_IS_AN_ERROR = (
+_INFORMATIVE_LINE = re.compile(r"(?!return \w+\([\w, ]*\)$)(?=.*[(=[]|.*\*\*)[^`|]{1,70}")
+_ERROR_REASON = (
     "This is an error, not a break. Other pages show [programs](../errors.md) and [bugs in individual releases]"
     "(../known_bugs.md)."
 )
-_NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
-_GONE = "PyTorch 2.13, which built this site, no longer gives this reason."
-_NEWER = "The reason is newer than PyTorch 2.13, which built this site"
+_NO_PROGRAM_REASON = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
+_GONE_REASON = "PyTorch 2.13, which built this site, no longer gives this reason."
+_NEWER_REASON = "The reason is newer than PyTorch 2.13, which built this site"
 #: The reasons why the pages of some causes have no program.
 MISSING_PROGRAM_REASONS = {
     **dict.fromkeys(
@@ -34,13 +34,13 @@ MISSING_PROGRAM_REASONS = {
             *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
             *("ConstraintViolationError", "GB4315", "GB0040", "GB0041", "GB5173"),
         ),
-        _IS_AN_ERROR,
+        _ERROR_REASON,
     ),
     **dict.fromkeys(
         ("GB0086", "GB0093", "GB0175", "GB0177", "GB6270", "GB9741"),
-        _NOT_FOUND,
+        _NO_PROGRAM_REASON,
     ),
-    **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE),
+    **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE_REASON),
     "GB0009": "PyTorch 2.13 gives the reason [GB0008](gb0008.md) instead.",
     "GB0021": "It happens only after several calls: a break inside an f-string divides the string, and a later call "
     "compiles its rest. PyTorch 2.13 can also "
@@ -69,15 +69,15 @@ MISSING_PROGRAM_REASONS = {
     "the process ends, so switch it off before the first call.",
     "GB0300": "PyTorch 2.13 gives the reason [GB0157](gb0157.md) first, since it does not trace `array.dtype`.",
     "GB0354": "It happens only with a name that is not defined; uncompiled code then raises a `NameError`.",
-    "GB2412": f"{_NEWER}.",
+    "GB2412": f"{_NEWER_REASON}.",
     "GB2549": "It happens only after more than 100,000 values of one generator, which Dynamo traces one by one.",
     "GB4240": "PyTorch 2.13 gives the reason [GB4880](others.md#gb4880) instead.",
-    "GB5821": f"{_NEWER} and traces such a hook.",
+    "GB5821": f"{_NEWER_REASON} and traces such a hook.",
     "GB6025": "PyTorch 2.13 gives the reason [GB0811](gb0811.md) instead.",
-    "GB6066": f"{_NEWER}; there it is [GB0156](gb0156.md).",
-    "GB6815": f"{_NEWER}; there it is [GB0156](gb0156.md).",
+    "GB6066": f"{_NEWER_REASON}; there it is [GB0156](gb0156.md).",
+    "GB6815": f"{_NEWER_REASON}; there it is [GB0156](gb0156.md).",
     "GB7324": "It is an error under `fullgraph=True`. Without that, the code breaks as [GB8985](gb8985.md).",
-    "GB9118": f"{_NEWER} and traces such a branch.",
+    "GB9118": f"{_NEWER_REASON} and traces such a branch.",
     "Generator in use beyond compiled code": "PyTorch 2.13 gives the reason [GB4347](gb4347.md) first.",
 }
 #: The page of the causes for which we only have the text of PyTorch's registry.
@@ -291,7 +291,7 @@ def _page(cause: KnownCause, examples_of_cause: Sequence[Example], entry: dict[s
     if cause.settings:
         parts += ["## Settings", *_settings(cause)]
     parts += _constructs(cause)
-    parts += ["## More", *_more(cause, is_registered=is_registered)]
+    parts += ["## More", *_further_links(cause, is_registered=is_registered)]
     return _assemble(parts)
 
 
@@ -330,7 +330,7 @@ def _changed_line(old_code: str, new_code: str) -> str | None:
     old_lines = {line.strip() for line in old_code.splitlines()}
     lines = [line.strip() for line in new_code.splitlines() if line.strip() and line.strip() not in old_lines]
     statements = [line for line in lines if not line.startswith(("@", "def ", "import ", "from "))]
-    if len(statements) != 1 or not _TELLING_LINE.fullmatch(statements[0]):
+    if len(statements) != 1 or not _INFORMATIVE_LINE.fullmatch(statements[0]):
         return None
     return statements[0].removeprefix("return ")
 
@@ -414,7 +414,7 @@ def _setting(setting: DynamoSetting) -> str:
     return f"`{setting}` (*{mark}*{since})"
 
 
-def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
+def _further_links(cause: KnownCause, *, is_registered: bool) -> list[str]:
     parts = []
     if cause.page:
         parts.append(f"- [](../{cause.page})")

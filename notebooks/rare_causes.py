@@ -14,20 +14,20 @@ _REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
 _INTRODUCTION = """\
 This page lists rare causes in the words of PyTorch's registry; words in braces depend on your code. *What to do*
 depends on the kind of hint that PyTorch gives. `--try` also works for these causes."""
-_MOVE_IT = (
+_MOVE_ADVICE = (
     "Call this code before or after the compiled function, or "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
 )
 #: What the hints that PyTorch gives for many causes mean for a user, by their first words.
 _GENERAL_HINTS = {
     "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
-    f"If that also raises, the code is at fault. If not, {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
-    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-the-bug-to-pytorch): PyTorch "
-    "considers this its own bug.",
+    f"If that also raises, the code is at fault. If not, {_MOVE_ADVICE[0].lower()}{_MOVE_ADVICE[1:]}",
+    "This is likely to be a Dynamo bug": f"{_MOVE_ADVICE} And [report it](../errors.md#report-the-bug-to-pytorch): "
+    "PyTorch considers this its own bug.",
     "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
-    "This graph break may be difficult": _MOVE_IT,
-    "This graph break is fundamental": _MOVE_IT,
-    "It may be possible to write Dynamo": _MOVE_IT,
+    "This graph break may be difficult": _MOVE_ADVICE,
+    "This graph break is fundamental": _MOVE_ADVICE,
+    "It may be possible to write Dynamo": _MOVE_ADVICE,
 }
 #: What to do about a rare cause, where a program shows a better way than the general one.
 ADVICE = {
@@ -70,7 +70,7 @@ def page_parts() -> list[str]:
         own_hints = [hint for hint in entry["Hints"] if not hint.startswith(tuple(_GENERAL_HINTS))]
         parts += [
             f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}",
-            f"*What to do*: {ADVICE.get(ident) or (general_advice or [_MOVE_IT])[0]}",
+            f"*What to do*: {ADVICE.get(ident) or (general_advice or [_MOVE_ADVICE])[0]}",
             *explanation({**entry, "Hints": own_hints}),
             registry_link(ident),
         ]

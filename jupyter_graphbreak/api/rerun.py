@@ -190,7 +190,7 @@ class Rerun:
         return self._update(replace(self.report, check=checks))
 
     @_collect_faults
-    def look_at_values(self, at: Sequence[str] = (), seconds: float | None = None) -> Report:
+    def record_values(self, at: Sequence[str] = (), seconds: float | None = None) -> Report:
         """Record the values that the entries' lines compute, and find where NaN and Inf arise.
 
         The operations of the lines in ``at``, such as ``"12"`` or ``"model.py:12"``, are listed one by one.

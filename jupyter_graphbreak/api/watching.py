@@ -150,7 +150,7 @@ class Run:
         ValueError
             If an item of ``at`` is not a line.
         """
-        return self._get_rerun().look_at_values(at, seconds)
+        return self._get_rerun().record_values(at, seconds)
 
     def reproducer(self, ident: str, *, redacted: bool = False, seconds: float | None = None) -> Reproducer:
         """Return a standalone script that reproduces a finding of the block; see :meth:`Report.reproducer`.

@@ -336,12 +336,12 @@ class Observation:
                 first_break_ids=self._breaks_left_untried(report),
             )
 
-        look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])
+        record_values = functools.partial(rerun.record_values, self.options.at or [])
         analyses: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries_changes, "trying remedies", try_remedies),
             (self.options.cost, "measuring", rerun.measure),
             (self.options.check, "checking", rerun.check),
-            (self.options.looks_at_values, "recording values", look_at_values),
+            (self.options.looks_at_values, "recording values", record_values),
             (self.options.repro, "reproducing", rerun.reproduce_all),
         ]
         requested_activities = [activity for is_requested, activity, _ in analyses if is_requested]

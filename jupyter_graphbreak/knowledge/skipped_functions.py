@@ -1,4 +1,7 @@
-"""The reasons why functions run eagerly, and ways to make Dynamo compile them."""
+"""The reasons why functions run eagerly, and ways to make Dynamo compile them.
+
+The site has a page for each reason, which is named after the constant.
+"""
 
 from __future__ import annotations
 

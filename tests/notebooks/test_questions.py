@@ -1046,7 +1046,13 @@ register_full_backward_hook with compiled autograd | traced#modules-and-hooks | 
 does each CUDA graph of a size need its own memory? | gpu#each-size-is-recorded-again-slow-calls-memory | share memory
 is a CUDA graph recorded again for an input at a new address? | gpu#each-size-is-recorded-again-slow-calls-memory | other inputs are copied
 which releases have graph_partition? | gpu#skipping-cudagraphs-the-reasons | on in torch 2.9
-exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | `.clone()` such an output
+exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | Use `.clone()` on such an output
+does model.eval() compile a model without dropout again? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | if a layer such as dropout
+a hook on the wrapper of torch.compiler.disable | training#a-hook-that-never-runs | on the wrapper is traced
+autograd.grad with create_graph after a break | training#a-gradient-of-a-gradient | the same error is raised
+compiled autograd captures in each step | training#do-you-need-compiled-autograd | creates the class
+patch_dynamo_config(capture_scalar_outputs=True) | settings#functions-of-torch-compiler-and-torch-dynamo | `.item()` breaks even
+the default of torch.compile's backend | settings#arguments-of-torch-compile | `None` is `"inductor"`
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*
@@ -1059,6 +1065,132 @@ what do the colors in tlparse's pages mean? | logs#which-file-does-tlparse-take 
 CompileProfiler | common_breaks#messages-of-earlier-releases | gone in 2.9
 explain(f, x) is deprecated | logs#torch-dynamo-explain-counts-fewer-breaks | its old form
 to_dense_batch breaks although batch_size is given | libraries#graph-networks-pyg-dgl | max_num_nodes
+old post: torch._dynamo.config.log_level, print_graph_breaks | common_breaks#messages-of-earlier-releases | accumulated_recompile_limit
+a function with torch.compile(disable=True) inside a compiled one | settings#arguments-of-torch-compile | still traces it
+what is counters["stats"]["calls_captured"]? | logs#counters-of-zero-prove-nothing | and operations
+break_reasons of explain is too short | logs#torch-dynamo-explain-counts-fewer-breaks | misses the same breaks
+mark_dynamic and a buffer of the same size: ConstraintViolationError | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | of a global tensor
+compile only the function of this name | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | TORCHDYNAMO_DEBUG_FUNCTION
+TORCHDYNAMO_DYNAMIC_SHAPES=1 | settings#settings-that-no-longer-have-an-effect | TORCHDYNAMO_REPORT_GUARD_FAILURES
+GATConv and GCNConv break | libraries#graph-networks-pyg-dgl | add_self_loops=False
+does HeteroConv break? | libraries#graph-networks-pyg-dgl | are one graph
+GraphNorm breaks at item() | libraries#graph-networks-pyg-dgl | need `batch_size`
+mark_dynamic in forward: Attempt to trace forbidden callable | messages#stances-limits-fullgraph-true | before the compiled function
+mark_dynamic was set before x.to(device) | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | do not inherit it
+several conditions fix a size, no ConstraintViolationError | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | each size causes a recompile
+recompile for each layer_idx | where_to_compile#each-block | for each number
+RF-DETR compile=True has no effect | libraries#programs-with-a-switch-timm-torchtune-axolotl | earlier releases compiled nothing
+patches of a LoRA differ by their key in ComfyUI | libraries#comfyui | no longer differ
+self.log of a compiled LightningModule | libraries#lightning-and-fabric | depending on PyTorch's release
+shape padding and checkpointing: a shape differs on recomputation | training#checkpointerror-a-compiled-block-whose-sizes-vary | chosen by timing
+GLOBAL_STATE changed: num_threads, with checkpointing | messages_training#checkpointing | before the first call
+dynamic=True compiles for a long time | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | compiles slowly
+disk quota of the cache | messages_kernels#files-and-caches | full or read-only disk
+where does the program hang? py-spy | errors#crashes-and-hangs | dump_traceback_later
+the first call is stuck and no process is busy | errors#crashes-and-hangs | TORCHINDUCTOR_COMPILE_THREADS=1
+SIGTERM of torchrun | errors#crashes-and-hangs | another rank failed first
+a lock in a cached_property | causes/gb0142#a-lock | Python 3.11 and older
+nn.Linear made in forward | causes/gb0264 | also creates its parameters
+torch.cuda.empty_cache in forward | causes/gb0007#gc-collect | Also call that outside
+random.shuffle in forward | causes/gb0007#random-random | before the compiled function
+optimizer.zero_grad() inside | traced#training-steps-autocast-checkpointing | Reset the gradients outside
+os.environ in forward | traced#the-standard-library | a different value causes a recompile
+does lru_cache work? | traced#itertools-functools-operator | without its cache
+break in ExitStack, closing | causes/gb0262 | enter_context
+torch.Tensor.add(x, 1) | traced#tensors-functions-properties-indices | call_function method_descriptor
+a ctypes function | traced#contexts-operators-attention | Wrap the function in a custom op
+index_put with a boolean mask: skipping cudagraphs | gpu#skipping-cudagraphs-the-reasons | torch.where(mask, new, x)
+strides of expected 14, actual 18 | causes/recompile-stride | become dynamic with it
+NFS as the cache folder of several machines | compile_time#kept-on-disk-the-second-start | a folder on a network drive
+Redis for the cache | settings#caches-on-disk | TORCHINDUCTOR_REDIS_HOST
+the cache for a Docker image | compile_time#kept-on-disk-the-second-start | same model of GPU
+how much do graphs of Inductor's cache need, may I delete them? | compile_time#kept-on-disk-the-second-start | PyTorch never empties it
+forward passes alone: AOTAutograd's cache misses at each start | compile_time#a-cache-that-does-not-work | only when its `backward()` has run
+TORCH_LOGS for cache hits and misses | compile_time#a-cache-that-does-not-work | torch._inductor.codecache
+does a comment in my file invalidate the cache? | compile_time#a-cache-that-does-not-work | lines and comments
+breakpoints are not hit in VS Code | recipes#explain-a-cell-in-vs-code | Run the call eagerly
+bfloat16 on a Tesla T4 in Colab | recipes#explain-a-cell-in-colab | torch.float16
+Stale file handle in a Slurm job | recipes#record-and-read-a-slurm-job | TRITON_CACHE_DIR
+pytest -n and compile workers | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS=1
+a test needs an empty cache | ci#tests-that-pass-alone-and-fail-together | fresh_cache
+assert in a test file breaks | ci#an-assert-in-the-file-of-a-test | --assert=plain
+script_method is deprecated under -W error | ci#warnings-that-are-errors-w-error | filterwarnings
+coverage of compiled functions | ci#coverage | omit =
+TORCH_COMPILE_DISABLE=1 in CI and fullgraph | ci#slow-or-hanging-jobs | RuntimeError
+count only the breaks of my package in CI | ci#count-your-own-breaks-apart-from-a-library-s | within="mypackage"
+which break should I fix first? | cost#which-break-first | inner loop
+break-even calls of a small model | cost#after-how-many-calls-has-compiling-paid | never pays off
+the clock measures only launches | cost#a-stopwatch-that-can-be-trusted | elapsed_time
+time to compile each function's tracing | compile_time#what-takes-the-time | TORCH_COMPILE_DYNAMO_PROFILER
+explain compiles with my options? | logs#torch-dynamo-explain-counts-fewer-breaks | have no effect
+after explain, everything is compiled again | logs#torch-dynamo-explain-counts-fewer-breaks | It resets Dynamo
+tlparse: rank files without rank_ in their names | logs#which-file-does-tlparse-take | init_process_group
+tlparse --latest fails | logs#which-file-does-tlparse-take | is not a file
+[1/0_1] in tlparse | logs#what-1-0-means-and-where-a-guard-comes-from | second attempt
+TORCH_LOGS of one rank under Slurm | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | SLURM_PROCID
+TORCH_LOGS into a file | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | TORCH_LOGS_OUT
+TORCH_COMPILE_DEBUG writes no folder | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | code came from the cache
+NCCL watchdog while another rank compiles | logs#prevent-ranks-from-hanging | timedelta(hours=1)
+is TORCH_COMPILER_COLLECTIVES safe? | logs#prevent-ranks-from-hanging | all ranks compile at the same time
+FSDP and an all-to-all in compiled code hang | logs#prevent-ranks-from-hanging | in a different order
+box_iou and roi_align under torch.compile | libraries#detectors | are one graph
+RetinaNet fullgraph | libraries#detectors | batched_nms
+number of target boxes varies | libraries#detectors | two compilations in all
+accelerate launch: each length recompiles | libraries#accelerate-offloading | ACCELERATE_DYNAMO_USE_DYNAMIC
+device_map="auto" breaks at each hook | libraries#accelerate-offloading | excluded from compiling on purpose
+unwrap_model keeps _orig_mod | libraries#accelerate-offloading | keep_torch_compile=False
+the validation of Lightning compiles again | libraries#lightning-and-fabric | inference_mode
+LightningCLI and torch.compile | libraries#lightning-and-fabric | no argument for compiling
+a generator and a discriminator hit the limit? | recompiles#instances-share-one-count | stay below the limit
+folds or seeds in one process | recompiles#instances-share-one-count | before each model
+ten functions with one decorator share a limit | recompiles#a-limit-that-functions-share | *one* code object
+a second torch.compile with fullgraph=True raises no error | recompiles#a-second-torch-compile-of-the-same-function | if its guards hold
+a lambda as backend compiles again | recompiles#a-second-torch-compile-of-the-same-function | create a
+a disabled function inside, and fullgraph=True | escape_hatches#torch-compiler-disable-leave-a-function-out | is an error
+disable a submodule without _orig_mod keys | escape_hatches#torch-compiler-disable-leave-a-function-out | disable its `forward`
+a break in the loop body: work in a function | skipped#a-break-in-a-loop | even if its caller is skipped
+expected type of 'x' to be a tensor type, but found torch.Tensor | recompiles#what-a-guard-says-in-pytorch-s-words | instead of a `Parameter`
+dispatch key set mismatch. expected ..., actual ADInplaceOrView | recompiles#what-a-guard-says-in-pytorch-s-words | created under `inference_mode()`
+AsyncCollectiveTensor in some calls, a plain tensor in others | training#tensor-parallel-parallelize-module | causes recompiles
+warm up a pipeline with one prompt, the next length is slow | compile_time#the-second-call-is-slow-too-warm-up | Warm up with two sizes
+MoE: a loop over experts with .tolist() | fullgraph | grouped_mm
+TransformerEngine layers are breaks | libraries#i-never-called-torch-compile | on purpose
+Keras attention: SDPAParams breaks the graph | causes/gb0007#a-python-function-that-dynamo-skips | is not needed while compiling
+JSONDecodeError Extra data with several ranks | messages_kernels#files-and-caches | its own folder on a local disk
+GPUs of one machine do not share the cache | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
+assume_constant_result returns a stale value | escape_hatches#others-that-look-alike | never changes
+flex_attention runs eagerly inside a compiled block | messages_warnings#breaks-and-recompiles | recompile limit was reached
+FSDP and checkpointing: hooks cut the graph | cost#out-of-memory-oom-only-when-compiled | compile each block
+forbid breaks in a library's CI | recipes#guard-a-library-in-ci | baseline
+Lightning recipe: which steps break? | recipes#explain-a-lightning-module | LightningModule
+accelerate recipe | recipes#explain-a-loop-of-accelerate | Accelerator
+a script that needs arguments | recipes#explain-a-script | graphbreak script
+mode of the trace: dispatch mode in the report | causes/dispatch-mode | TorchDispatchMode
+nested breaks count in each caller | resume#a-break-three-calls-deep | nested_graph_breaks
+error_on_graph_break above @torch.compile and the limit | recompiles#the-limit-recompile-limit-is-reached | raises `Unsupported`
+fullgraph=True and .item() since 2.10 | settings#graph-breaks-and-what-is-traced | does so in any case
+compile only in production: compiling off by a flag | settings#arguments-of-torch-compile | return the function unchanged
+two compilations for a block whose first input has no gradient | where_to_compile#each-block | one more graph
+counters are empty in the second call | logs#counters-of-zero-prove-nothing | an earlier call already compiled
+the log says nothing more after the first epoch | questions#find-breaks | compiled
+torch.fx graph printed for each break | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | graph_code
+kernels that were not fused | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | TORCH_LOGS=fusion
+max-autotune prints tables | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | PRINT_AUTOTUNE
+compile time in a profile: Torch-Compiled Region | cost#in-a-profile | frame 1
+the first step is slow on every node | logs#prevent-ranks-from-hanging | warm
+torch.compile in a FastAPI server | recipes#serve-a-compiled-model-fastapi-gunicorn | before the first request
+Trainer with torch_compile=True: which breaks? | recipes#explain-transformers-trainer | run.report.save
+is the number of breaks on a CPU that of the GPU? | gpu | x.is_cuda
+uncompiled flex_attention needs too much memory | libraries#flex-attention-block-masks | builds the full mask
+flex_attention compiles for each length? | libraries#flex-attention-block-masks | serves any length
+sequences of many lengths without padding | libraries#flex-attention-block-masks | pack them into one row
+a mocked method is not used by compiled code | errors#nothing-raises-but-the-result-differs | a method of a class
+graph break or recompile? | questions#find-breaks | a new graph for a later call
+skip reason: skipped according trace_rules.lookup SKIP_DIRS | causes/gb0007#a-python-function-that-dynamo-skips | modules on its lists
+NamedTuple._replace | traced#lists-and-tuples | `_asdict`
+self.__dict__["n"] = 2 in __init__ | traced#classes | traced since 2.13
+a TensorDict as an argument recompiles | libraries#reinforcement-learning-stable-baselines3-torchrl | for each number of keys
+mp.Value in a replay buffer | causes/gb0156#json-dumps | Read it before the call
 """
 
 

@@ -14,9 +14,10 @@ from notebooks import cause_pages
 
 PAGES = Path(cause_pages.__file__).parent
 _NAME = re.compile(r"\btorch\.(?:_(?:dynamo|inductor|functorch)\.config|compiler)(?:\.[a-z]\w*)+")
-#: Names on the pages that do not exist in any release: a placeholder, a wrong spelling in a message, a prefix.
+#: Names on the pages that these releases do not have: a placeholder, a wrong spelling, a former name, a prefix.
 _NOT_NAMES = {
-    "torch._dynamo.config.something", "torch._dynamo.config.capture_scalar_output", "torch.compiler.skip_guard_on_",
+    "torch._dynamo.config.something", "torch._dynamo.config.capture_scalar_output", "torch._dynamo.config.log_level",
+    "torch.compiler.skip_guard_on_",
 }  # fmt: skip
 #: Names that exist in later releases, as the sentence with them says.
 _LATER_NAMES = {"torch.compiler.config.compile_on_one_rank", "torch.compiler.nonstrict_trace"}

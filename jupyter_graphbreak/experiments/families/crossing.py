@@ -82,6 +82,26 @@ def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[a
     return _crossed_conditions(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)
 
 
+def conditions_on_result(site: Site, function: FunctionNode, call: ast.Call) -> tuple[Condition, ...]:
+    """Return the tests that depend on the result of a call that moves to the start, past code with effects.
+
+    The result may then differ, although a trial in which each test has one result does not show it.
+    """
+    effects = _hidden_effects(site)
+    crossed_nodes = (part for node in function.body for part in ast.walk(node) if _position(part) < _position(call))
+    if not any(effects.may_occur(node) or _is_shared_store(node) for node in crossed_nodes):
+        return ()
+    nodes = [part for statement in function.body for part in ast.walk(statement)]
+    tests = [node.test for node in nodes if isinstance(node, ast.If | ast.While | ast.IfExp)]
+    conditions = [site.condition(test) for test in tests if call in ast.walk(test)]
+    names = names_bound(site.statement) if isinstance(site.statement, ast.Assign | ast.AnnAssign) else set()
+    return tuple(dict.fromkeys([*conditions, *_conditions_of_reads(site, nodes, names)]))
+
+
+def _is_shared_store(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+
+
 def conditions_after(
     site: Site,
     function: FunctionNode,
@@ -102,6 +122,7 @@ def conditions_after(
     if _has_effects(site, moved_code, effects, is_output):
         conditions = (*conditions, *_conditions_of_later_reads(site, function, moved_code, start))
         conditions = (*conditions, *_conditions_of_moved_effects(site, function, moved_code, start, effects))
+        conditions = (*conditions, *_conditions_of_changed_objects(site, function, moved_code, start, effects))
     return tuple(dict.fromkeys(conditions))
 
 
@@ -186,6 +207,85 @@ def _conditions_of_moved_effects(
         names = _names_of_shared_values(ast.walk(callee), names_bound(callee) | parameters_of(callee))
         if not names.isdisjoint(later_names):
             yield from _conditions_in_callees([(callee_site, callee)], effects)
+
+
+def _conditions_of_changed_objects(
+    site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], start: tuple[int, int], effects: HiddenEffects
+) -> Iterator[Condition]:
+    """Yield the tests that read objects which moved calls may change, and those whose branches read them.
+
+    They may follow the moved code, or be in functions that this code calls.
+    """
+    moved_nodes = {part for statement in moved_code for part in ast.walk(statement)}
+    later_nodes = [node for node in ast.walk(function) if node not in moved_nodes and _position(node) > start]
+    calls = [node for node in moved_nodes if isinstance(node, ast.Call) and effects.may_occur(node)]
+    changed_names = _names_of_changed_objects(site, function, calls)
+    callees = list(_reachable_definitions(site, map(_name_of_callee, later_nodes), {function.name}))
+    moved_callees = _reachable_definitions(site, map(called_name, calls), {function.name})
+    if any(
+        map(effects.runs_unknown_code, [*calls, *(node for _, callee in moved_callees for node in ast.walk(callee))])
+    ):
+        for scope, nodes in ((function, later_nodes), *((callee, ast.walk(callee)) for _, callee in callees)):
+            changed_names |= _names_of_shared_values(nodes, names_bound(scope) | parameters_of(scope))
+    yield from _conditions_of_reads(site, later_nodes, changed_names)
+    for callee_site, callee in callees:
+        passed_names = {
+            name
+            for node in later_nodes
+            if isinstance(node, ast.Call) and called_name(node) == callee.name
+            for argument in arguments_of(node)
+            if not changed_names.isdisjoint(_names_and_attributes([argument]))
+            for name in parameters_of(callee)
+        }
+        yield from _conditions_of_reads(callee_site, list(ast.walk(callee)), changed_names | passed_names)
+
+
+def _names_of_changed_objects(site: Site, function: FunctionNode, calls: Sequence[ast.Call]) -> set[str]:
+    """Return the names and attributes of the objects that calls may change, except local variables."""
+    objects: list[ast.expr] = [node.func.value for node in calls if isinstance(node.func, ast.Attribute)]
+    objects += [argument for node in calls for argument in arguments_of(node)]
+    names: set[str] = set()
+    for node in objects:
+        owner = node
+        while isinstance(owner, ast.Subscript):
+            owner = owner.value
+        if isinstance(owner, ast.Attribute):
+            names.add(owner.attr)
+        elif isinstance(owner, ast.Name):
+            names.add(owner.id)
+    names -= names_bound(function) | names_imported(site.source.tree) | {"self", "cls"} | set(dir(builtins))
+    for _, callee in _reachable_definitions(site, map(called_name, calls), {function.name}):
+        names |= _names_of_shared_values(ast.walk(callee), names_bound(callee) | parameters_of(callee))
+    return names - _TENSOR_ATTRIBUTES
+
+
+def _conditions_of_reads(site: Site, nodes: Sequence[ast.AST], names: set[str]) -> Iterator[Condition]:
+    """Yield the conditions in code whose tests or branches read one of the names, or a local variable set from them."""
+    assignments = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)]
+    names, count = set(names), -1
+    while len(names) > count:
+        count = len(names)
+        for assignment in assignments:
+            if assignment.value is not None and not names.isdisjoint(_names_and_attributes([assignment.value])):
+                names |= names_bound(assignment)
+    for node in nodes:
+        if isinstance(node, ast.Compare) and any(called_name(part) == "len" for part in ast.walk(node)):
+            if not names.isdisjoint(_names_and_attributes([node])):
+                yield site.condition(node)
+        elif isinstance(node, ast.If | ast.While | ast.IfExp):
+            is_tested = not names.isdisjoint(_names_and_attributes([node.test]))
+            for test, result, branch in _branches_of(node):
+                parts = [branch] if isinstance(branch, ast.expr) else branch
+                if is_tested or not names.isdisjoint(_names_and_attributes(parts)):
+                    yield site.condition(test, required_results=(result,))
+
+
+def _names_and_attributes(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names and attributes in code, except the names of methods."""
+    parts = [part for node in nodes for part in ast.walk(node)]
+    methods = {part.func for part in parts if isinstance(part, ast.Call)}
+    attributes = {part.attr for part in parts if isinstance(part, ast.Attribute) and part not in methods}
+    return attributes | {part.id for part in parts if isinstance(part, ast.Name)}
 
 
 def _names_of_shared_values(nodes: Iterable[ast.AST], local_names: set[str]) -> set[str]:
@@ -421,6 +521,15 @@ class HiddenEffects:
         self._functions: dict[str, list[FunctionNode]] = defaultdict(list)
         self._classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
         self._packages = set(_USUAL_PACKAGE_NAMES)
+        self._known_functions = {
+            name_bound_by(alias)
+            for node in nodes
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        } | set(dir(builtins))
+        self._stored_attributes = {
+            node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
         for node in nodes:
             if isinstance(node, FunctionNode):
                 self._functions[node.name].append(node)
@@ -433,6 +542,14 @@ class HiddenEffects:
     def may_occur(self, node: ast.AST) -> bool:
         """Return whether a node, without its child nodes, may change an object that it does not create."""
         return self._may_occur(node, frozenset())
+
+    def runs_unknown_code(self, node: ast.AST) -> bool:
+        """Return whether a node calls a function that is the value of a variable, an attribute or an item."""
+        if not isinstance(node, ast.Call) or called_name(node) in self._functions.keys() | self._classes.keys():
+            return False
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr in self._stored_attributes
+        return not (isinstance(node.func, ast.Name) and node.func.id in self._known_functions)
 
     def _may_occur(self, node: ast.AST, names_in_progress: frozenset[str]) -> bool:
         if isinstance(node, ast.Call):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
+from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_on_result, conditions_outside
 from jupyter_graphbreak.experiments.families.parsed_source import fresh_name
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
@@ -33,7 +33,7 @@ TIME_DEPENDENT_FUNCTIONS = {
 #: Statements after which the rest of a function may not run.
 _EXITS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
 #: Functions of :mod:`random` and ``numpy.random`` that create a generator, or get or set its state.
-_NOT_DRAWS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
+_NON_DRAWING_CALLS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
 #: Context managers that usually change no value.
 _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
@@ -118,7 +118,7 @@ def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def _is_draw(node: ast.AST) -> bool:
     name = dotted_name(node.func) if isinstance(node, ast.Call) else ""
-    return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NOT_DRAWS
+    return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NON_DRAWING_CALLS
 
 
 def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
@@ -139,7 +139,7 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
     name, splice = _name_for(site, function, site.statement, call, fresh_name(site.source, "given"))
     lines = [f"{name} = {site.source.text_of(call)}", RETURN]
     title = f"Run `{dotted_name(call.func)}()` before the call"
-    conditions = conditions_before(site, function, [call])
+    conditions = (*conditions_before(site, function, [call]), *conditions_on_result(site, function, call))
     yield from propose_wrapping(FAMILY, title, site, function, name, lines, [splice], conditions)
 
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
     from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
     from jupyter_graphbreak.experiments.families.site import Site
+    from jupyter_graphbreak.report.schema import Frame, Report
+
+#: Decorators in whose context the wrapper also runs.
+_CONTEXT_DECORATORS = {"autocast", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"}
 
 #: In the lines of an outer function, the call to the inner one, and the line that returns its result.
 CALL = "<call>"
@@ -42,11 +46,9 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
         return None
     if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
         return None
-    for frame in problem.report.frames:
+    for frame in outermost_frames(problem.report):
         location = frame.location
-        # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
-        is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
-        if not is_outermost or location is None or location.source != site.source_id:
+        if location is None or location.source != site.source_id:
             continue
         if (
             frame.function.rpartition(".")[2] == function.name
@@ -75,6 +77,23 @@ def propose_wrapping(
 def inner_name(source: ParsedSource, function: FunctionNode) -> str:
     """Return the name of the inner function in the texts of :func:`wrap_function`."""
     return fresh_name(source, f"_{function.name}_compiled")
+
+
+def outermost_frames(report: Report) -> list[Frame]:
+    """Return the frames of functions that only eager code or PyTorch's own wrappers, such as ``no_grad``, call."""
+    torch_sources = {
+        source.id for source in report.sources if source.kind == "library" and (source.path or "").startswith("torch/")
+    }
+    frames: dict[str, Frame] = {}
+    wrappers: set[str] = set()
+    for frame in report.frames:
+        # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
+        is_called = frame.role == "call" and (frame.caller is None or frame.caller in wrappers)
+        if frame.role == "entry" or is_called:
+            frames[frame.id] = frame
+            if frame.location is not None and frame.location.source in torch_sources:
+                wrappers.add(frame.id)
+    return list(frames.values())
 
 
 def wrap_function(
@@ -374,11 +393,14 @@ def _splices_around_function(
     all_splices += _default_removals(source, function)
     indentation = indentation_step(source, function)
     signature = f"def {function.name}{source.text[parenthesis : _signature_end(source, function)]}"
+    contexts = [source.text_of(node) for node in function.decorator_list if _is_context(node)]
     lines = parts.outer_lines
     if ast.get_docstring(function) is not None:
         lines = [source.text_of(function.body[0]), *lines]
         all_splices.append(source.deletion(function.body[0]))
-    outer_text = "\n".join([signature, *(f"{indentation}{line}" for line in lines)])
+    outer_text = "\n".join(
+        [*(f"@{context}" for context in contexts), signature, *(f"{indentation}{line}" for line in lines)]
+    )
     end = source.line_end(function.end_lineno or function.lineno)
     return [*all_splices, Splice(end, end, f"\n\n\n{outer_text}")]
 
@@ -411,6 +433,12 @@ def _belongs_to_torch(decorator: ast.expr, torch_name: str) -> bool:
     """Return whether a decorator comes from torch. Any other decorator may register the function under its name."""
     name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch_name}
+
+
+def _is_context(decorator: ast.expr) -> bool:
+    """Return whether a decorator runs a function in a context that also applies to the code around the call."""
+    name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    return name.rpartition(".")[2] in _CONTEXT_DECORATORS
 
 
 def _parameter_prefix(extra_parameters: str | None, function: FunctionNode) -> str:

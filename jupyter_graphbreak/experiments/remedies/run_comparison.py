@@ -247,9 +247,14 @@ def compared_aspects(results: list[Result]) -> list[str]:
     return [*aspects, "aliasing", "state", "random numbers"]
 
 
-def verdict_of_lost_compilation(original_report: Report, changed_report: Report) -> tuple[RemedyVerdict, str] | None:
-    """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
-    if original_report.summary.ops and not changed_report.summary.ops:
+def verdict_of_lost_compilation(
+    original_report: Report, changed_report: Report, *, compiles_different_function: bool = False
+) -> tuple[RemedyVerdict, str] | None:
+    """Return the verdict on a change that leaves nothing to compile or runs code eagerly; ``None`` for other changes.
+
+    A change that compiles a different function must compile something, even if the original did not.
+    """
+    if (original_report.summary.ops or compiles_different_function) and not changed_report.summary.ops:
         return "fails", "then nothing is compiled"
     functions_given_up = _functions_over_recompile_limit(changed_report) - _functions_over_recompile_limit(
         original_report

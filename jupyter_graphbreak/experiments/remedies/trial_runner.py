@@ -521,7 +521,10 @@ class TrialRunner:
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_different_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
-        if (verdict_of_loss := verdict_of_lost_compilation(self.original.report, run.report)) is not None:
+        verdict_of_loss = verdict_of_lost_compilation(
+            self.original.report, run.report, compiles_different_function=candidate.compiles_different_function
+        )
+        if verdict_of_loss is not None:
             return verdict_of_loss
         has_no_fewer_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new_breaks or has_no_fewer_breaks:

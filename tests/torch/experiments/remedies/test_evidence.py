@@ -1,4 +1,4 @@
-"""Differences due to compiling alone do not count against a change, and results without values not in its favor."""
+"""Differences due to compiling alone do not count against a change, and results without values do not support it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def internal_error_sentence(activity: str, fault: BaseException) -> str:
 
 
 def error_headline(fault: BaseException) -> str:
-    """Return the type of an error and the first line of its message, if any; of our own exceptions, only the line."""
+    """Return the type of an error and the first line of its message, if any; for our own exceptions, only that line."""
     with contextlib.suppress(Exception):  # a broken __str__
         lines = str(fault).strip().splitlines()
         if lines and type(fault).__module__.partition(".")[0] == _PACKAGE:

@@ -49,7 +49,10 @@ def disable_torch_compile() -> contextlib.AbstractContextManager[None]:
 
 
 def force_eager_on_thread() -> contextlib.AbstractContextManager[None]:
-    """Run compiled functions eagerly, on this thread only, unlike the stance ``force_eager``, within the context."""
+    """Run compiled functions eagerly on this thread, while the context is open.
+
+    The stance ``force_eager`` does the same, but for all threads.
+    """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
     return patch_on_thread(eval_frame, "_callback_from_stance", lambda _: None)
 
@@ -70,7 +73,7 @@ def undo_compile_in_place(copy: Any) -> None:
 
 
 def compiled_callable(value: Any) -> Any:
-    """Return the function or module that an object compiles, which may be the object itself; ``None`` if none."""
+    """Return the function or module that an object compiles, possibly itself; ``None`` if it compiles nothing."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None

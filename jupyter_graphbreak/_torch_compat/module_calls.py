@@ -86,7 +86,7 @@ class TraceableCallables:
         self._undo_stack = contextlib.ExitStack()
 
     def make_traceable(self, callable_: Callable[..., Any], target: Any) -> Callable[..., Any]:
-        """Return a function that runs a callable, bound to ``target``, in a frame that Dynamo compiles, if needed."""
+        """Return the callable or, if Dynamo skips its frame, a function that calls ``target`` in a compiled frame."""
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
         entry = self._entries.get(id(anchor))
         if entry is None or entry[0]() is not anchor:

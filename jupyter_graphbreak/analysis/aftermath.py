@@ -199,7 +199,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
 
 
 def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -> SkipReason:
-    """Return why a function was not recompiled; ``is_shared`` if it is torch's wrapper around decorated functions."""
+    """Return why a function was not recompiled; ``is_shared`` is true for torch's wrapper of decorated functions."""
     name = f"{limit} = {value}" if limit else "the recompile limit"
     return _fill_in_values(SHARED_WRAPPER if is_shared else RECOMPILE_LIMIT, limit=name)
 
@@ -354,7 +354,7 @@ class SkipTable:
             self._add_skipped(None, name, location, reason)
 
     def add_unstarted_frame(self, skip: additions.FrameSkipped) -> None:
-        """Add a frame that Dynamo never began to compile, not because of a break, if it concerns the reader."""
+        """Add a frame that Dynamo never began to compile, for a reason other than a break, if readers should know."""
         kind = self._sources.kind(skip.filename, skip.name)
         # The reader's own module may be compiled in place as well, and be skipped for a different reason.
         is_layer_of_torch = skip.is_compiled_in_place and kind == "library"

@@ -38,7 +38,7 @@ def is_in_head(tree: ast.AST, line: int) -> bool:
 
 
 def head_kind(tree: ast.AST, line: int) -> HeadKind | None:
-    """Return whether a line is in the head of a loop or of a condition, preferring the loop; ``None`` if in neither."""
+    """Return ``"loop"`` if a line is in a loop's head, ``"condition"`` if only in a condition's, else ``None``."""
     kinds = {_kind_of_head(node, line) for node in ast.walk(tree)}
     return "loop" if "loop" in kinds else "condition" if "condition" in kinds else None
 

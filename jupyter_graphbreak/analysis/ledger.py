@@ -408,7 +408,7 @@ class _LedgerReader:
                 pass
 
     def _note_cudagraph_skip(self, frame: FrameLedger, metrics: dict[str, Any]) -> None:
-        """Add the last reason for no CUDA graph from a frame's metrics, a log's only source, unless it is recorded."""
+        """Add the last reason why a frame has no CUDA graph, unless it is recorded. Logs have it only here."""
         reason = metrics.get("cudagraph_skip_reason")
         if reason and (frame, reason) not in self.ledger.cudagraph_skips:
             self.ledger.cudagraph_skips.append((frame, str(reason)))

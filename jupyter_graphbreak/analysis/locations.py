@@ -614,7 +614,10 @@ _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/scri
 
 
 def is_machinery(module_path: str | None, function: str) -> bool:
-    """Return whether a frame, or its file if it has no name, is machinery; the user's files, without path, are not."""
+    """Return whether a frame is machinery, as the user's own files never are: their path is ``None``.
+
+    If the function's name is empty, only the file counts.
+    """
     if module_path is None:
         return False
     return (

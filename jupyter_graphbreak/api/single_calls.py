@@ -294,9 +294,9 @@ def _analyse_call(
 
     def analyse_entry() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
-        why_not_run = entry.why_not_run()
-        if why_not_run is not None:
-            return _empty_report(Diagnostic("warning", why_not_run))
+        reason = entry.why_not_run()
+        if reason is not None:
+            return _empty_report(Diagnostic("warning", reason))
         try:
             return analyse(entry)
         except TrialStoppedError as stopped:
@@ -428,9 +428,9 @@ def compare_on_inputs(
         with entry.set_up(), limit_time(deadline):
             if effect is not None:
                 return _stopped_comparison(entry, first_arguments, effect, find_cell)
-            why_not_run = entry.why_not_run()
-            if why_not_run is not None:
-                report = _empty_report(Diagnostic("warning", why_not_run))
+            reason = entry.why_not_run()
+            if reason is not None:
+                report = _empty_report(Diagnostic("warning", reason))
                 return Frontends.of(frontends.frontends_without_verdicts(entry.function, first_arguments, report))
             try:
                 return Frontends.of(

@@ -171,7 +171,7 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
     if remedies is None:
         return []
     # If nothing was tried, it is too early to leave a decision to the reader: the advice is shown instead.
-    decisions = [] if remedies.why_untried and advice_for_break(report, break_) else remedies.decisions
+    decisions = [] if remedies.untried_reason and advice_for_break(report, break_) else remedies.decisions
     decision_texts = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
     untried_reason = why_untried(report, remedies)
     untried_lines = (
@@ -185,7 +185,7 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
         else []
     )
     trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decision_texts), number)
-    no_trials = [] if remedies.why_untried else [f"{INDENT}tried: nothing, no known remedy applies"]
+    no_trials = [] if remedies.untried_reason else [f"{INDENT}tried: nothing, no known remedy applies"]
     return [*untried_lines, *trials] or no_trials
 
 
@@ -414,7 +414,7 @@ def _cause_text(break_: Break) -> str:
 def _needs_advice(report: Report, break_: Break) -> bool:
     """Return whether a break needs advice because nothing was tried or no trial leads to a change or a decision."""
     trials = remedies_for_break(report, break_)
-    return trials is None or bool(trials.why_untried) or not (trials.decisions or best_remedy(report, break_))
+    return trials is None or bool(trials.untried_reason) or not (trials.decisions or best_remedy(report, break_))
 
 
 def _advice_lines(report: Report, break_: Break, number_by_advice: dict[str, int]) -> list[str]:

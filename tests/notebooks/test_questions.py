@@ -1047,6 +1047,12 @@ does each CUDA graph of a size need its own memory? | gpu#each-size-is-recorded-
 is a CUDA graph recorded again for an input at a new address? | gpu#each-size-is-recorded-again-slow-calls-memory | other inputs are copied
 which releases have graph_partition? | gpu#skipping-cudagraphs-the-reasons | on in torch 2.9
 exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | Use `.clone()` on such an output
+does model.eval() compile a model without dropout again? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | if a layer such as dropout
+a hook on the wrapper of torch.compiler.disable | training#a-hook-that-never-runs | on the wrapper is traced
+autograd.grad with create_graph after a break | training#a-gradient-of-a-gradient | the same error is raised
+compiled autograd captures in each step | training#do-you-need-compiled-autograd | creates the class
+patch_dynamo_config(capture_scalar_outputs=True) | settings#functions-of-torch-compiler-and-torch-dynamo | `.item()` breaks even
+the default of torch.compile's backend | settings#arguments-of-torch-compile | `None` is `"inductor"`
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*

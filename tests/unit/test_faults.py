@@ -82,7 +82,7 @@ def test_the_fallback_sees_the_error_that_the_caller_handles() -> None:
 
     function_with_fallback = faults.with_fallback("testing", fail, lambda: sys.exc_info()[1])
     assert function_with_fallback() is sys.exc_info()[1]
-    with contextlib.ExitStack() as stack:  # handles the error of the block in its callbacks
+    with contextlib.ExitStack() as stack:  # its callbacks run while the error of the block is handled
         is_same_error: list[bool] = []
         stack.enter_context(contextlib.suppress(LookupError))
         stack.push(lambda _, error, __: is_same_error.append(function_with_fallback() is error))

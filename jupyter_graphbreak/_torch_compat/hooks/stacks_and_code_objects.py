@@ -175,7 +175,7 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
 
 
 def site_of(frame: FrameType | None) -> StackFrame | None:
-    """Return the location of the innermost frame outside Dynamo, module calls and this package; ``None`` if none."""
+    """Return the location of the innermost frame outside Dynamo, module calls and this package, if there is any."""
     packages = package_paths()
     for outer in frames_outward(frame):
         path = packages.module_path(outer.f_code.co_filename)
@@ -206,7 +206,7 @@ def _registry() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def registry_entry(gb_type: str) -> RegistryEntry:
-    """Return the registry's entry for a reason, without hints that have placeholders, or one with only its name."""
+    """Return the registry's entry for a reason (without hints that have placeholders), or an entry with only a name."""
     gb_id, entry = _registry().get(gb_type, (None, {}))
     return RegistryEntry(
         gb_type=gb_type,

@@ -146,7 +146,7 @@ class GraphComparison:
 
 
 def _changed_operation(wrong_graph: WrongGraph) -> str | None:
-    """Return the name of the first operation whose value differs in the backend's changed graph; ``None`` if none."""
+    """Return the name of the first operation whose value differs in the backend's changed graph, if there is one."""
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
         actual = _values_by_operation(wrong_graph.changed_module, wrong_graph.inputs)

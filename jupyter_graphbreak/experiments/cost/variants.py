@@ -257,7 +257,10 @@ class Variant:
             return observe()
 
     def run_between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
-        """Call a function as in :meth:`run_in_modes`; pass it one that calls the variant, unless calls change state."""
+        """Call a function as :meth:`run_in_modes` does, and pass it a function that calls the variant.
+
+        If calls change the state or the arguments, pass ``None`` instead.
+        """
         is_repeatable = not (self._changes_arguments or self._changes_state)
         return self._observe(0, lambda call: observe(call if is_repeatable else None))
 

@@ -82,6 +82,26 @@ def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[a
     return _crossed_conditions(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)
 
 
+def conditions_on_result(site: Site, function: FunctionNode, call: ast.Call) -> tuple[Condition, ...]:
+    """Return the tests that depend on the result of a call that moves to the start, past code with effects.
+
+    The result may then differ, although a trial in which each test has one result does not show it.
+    """
+    effects = _hidden_effects(site)
+    crossed_nodes = (part for node in function.body for part in ast.walk(node) if _position(part) < _position(call))
+    if not any(effects.may_occur(node) or _is_shared_store(node) for node in crossed_nodes):
+        return ()
+    nodes = [part for statement in function.body for part in ast.walk(statement)]
+    tests = [node.test for node in nodes if isinstance(node, ast.If | ast.While | ast.IfExp)]
+    conditions = [site.condition(test) for test in tests if call in ast.walk(test)]
+    names = names_bound(site.statement) if isinstance(site.statement, ast.Assign | ast.AnnAssign) else set()
+    return tuple(dict.fromkeys([*conditions, *_conditions_of_reads(site, nodes, names)]))
+
+
+def _is_shared_store(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+
+
 def conditions_after(
     site: Site,
     function: FunctionNode,

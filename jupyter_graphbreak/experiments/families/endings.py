@@ -201,11 +201,14 @@ def _can_split(function: FunctionNode, ending: _Ending) -> bool:
 def _names_needed(ending: _Ending) -> list[str] | None:
     """Return the names that the end reads and the code before it binds; ``None`` if one may be unbound."""
     values = {part for value in ending.values for part in ast.walk(value)}
+    parts = [part for statement in ending.statements for part in ast.walk(statement)]
+    changed_names = {part.target for part in parts if isinstance(part, ast.AugAssign)}
     names_in_ending = dict.fromkeys(
         part.id
-        for statement in ending.statements
-        for part in ast.walk(statement)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part not in values
+        for part in parts
+        if isinstance(part, ast.Name)
+        and (part in changed_names or not isinstance(part.ctx, ast.Store))
+        and part not in values
     )
     names_in_head = {name for statement in ending.head for name in names_bound(statement)}
     names = [name for name in names_in_ending if name in names_in_head]

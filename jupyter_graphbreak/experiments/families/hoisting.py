@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
+from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_on_result, conditions_outside
 from jupyter_graphbreak.experiments.families.parsed_source import fresh_name
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
@@ -139,7 +139,7 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
     name, splice = _name_for(site, function, site.statement, call, fresh_name(site.source, "given"))
     lines = [f"{name} = {site.source.text_of(call)}", RETURN]
     title = f"Run `{dotted_name(call.func)}()` before the call"
-    conditions = conditions_before(site, function, [call])
+    conditions = (*conditions_before(site, function, [call]), *conditions_on_result(site, function, call))
     yield from propose_wrapping(FAMILY, title, site, function, name, lines, [splice], conditions)
 
 

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.families.site import (
 from jupyter_graphbreak.report.remedies import INNER_FAMILY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
     from jupyter_graphbreak.experiments.families.proposal import InnerCall
@@ -394,22 +394,24 @@ def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], creat
 
 def _names_of_objects(source: ParsedSource, class_name: str) -> Iterator[str]:
     """Yield the names to which a source assigns objects of a class."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(part, ast.Call) and called_name(part) == class_name for part in ast.walk(node.value)
-        ):
-            yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
+    return _paths_assigned(source, lambda node: any(called_name(part) == class_name for part in ast.walk(node.value)))
 
 
 def _names_at_top_level(source: ParsedSource, class_name: str) -> Iterator[str]:
     """Yield the names to which statements outside functions and loops assign one object of a class each."""
-    for node in ast.walk(source.tree):
-        if (
-            isinstance(node, ast.Assign)
-            and _creates_object(node.value, class_name)
+    return _paths_assigned(
+        source,
+        lambda node: (
+            _creates_object(node.value, class_name)
             and not any(isinstance(part, FunctionNode | ast.For | ast.While) for part in source.ancestors(node))
-        ):
-            yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
+        ),
+    )
+
+
+def _paths_assigned(source: ParsedSource, is_object: Callable[[ast.Assign], bool]) -> Iterator[str]:
+    assignments = (node for node in ast.walk(source.tree) if isinstance(node, ast.Assign) and is_object(node))
+    names = (dotted_name(target) for node in assignments for target in node.targets)
+    return filter(_PATH_PATTERN.fullmatch, names)
 
 
 def _creates_object(value: ast.expr, class_name: str) -> bool:

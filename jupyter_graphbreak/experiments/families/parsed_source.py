@@ -241,7 +241,7 @@ class ParsedSource:
         return text
 
     def apply_splices(self, splices: Iterable[Splice | None]) -> str | None:
-        """Return the text with splices applied, if that is possible, and the result differs and is Python."""
+        """Return the text with splices applied, unless they overlap or the result is unchanged or not Python."""
         text = self.text
         limit = len(text)
         for splice in sorted(set(splices), key=lambda splice: splice or (0, 0, ""), reverse=True):

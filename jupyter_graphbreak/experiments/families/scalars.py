@@ -9,7 +9,7 @@ from jupyter_graphbreak.experiments.families.conditions import tensor_condition,
 from jupyter_graphbreak.experiments.families.parsed_source import as_argument, as_operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import dotted_name, site_of
+from jupyter_graphbreak.experiments.families.site import dotted_name, names_bound, names_read, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,4 +128,17 @@ def _propose_reading_one_by_one(site: Site) -> Iterator[Proposal]:
     if new_text is not None:
         settings = {"torch._dynamo.config.capture_scalar_outputs": True}
         title = "Take the values one by one, with capture_scalar_outputs"
-        yield Proposal(FAMILY, title, {site.source_id: new_text}, settings)
+        has_choice = _is_chosen_by_test(site, call.func.value)
+        assumptions = (f"it assumes that {text} has one dimension in all cases",) if has_choice else ()
+        yield Proposal(FAMILY, title, {site.source_id: new_text}, settings, assumptions=assumptions)
+
+
+def _is_chosen_by_test(site: Site, tensor: ast.expr) -> bool:
+    """Return whether a test chooses the value of a name in an expression: trials see few of the possible shapes."""
+    names = names_read(tensor)
+    nodes = [node for node in ast.walk(site.function or site.source.tree) if site.node not in ast.walk(node)]
+    return any(
+        not names.isdisjoint(names_bound(node))
+        for node in nodes
+        if isinstance(node, ast.If) or (isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp))
+    )

@@ -89,9 +89,9 @@ def find_remedies_of_call(
     options = compile_arguments(fn) or CompileArguments("eager")
     entry = Entry(callable_name(function), None, function, Arguments(*args, **kwargs).to_positional(function), *options)
     deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
-    why_not = entry.why_not_run()
-    if why_not is not None:
-        return _empty_result(why_not)
+    reason = entry.why_not_run()
+    if reason is not None:
+        return _empty_result(reason)
     with entry.set_up():
         try:
             with limit_time(_deadline_of_first_run(deadline, own_changes)):

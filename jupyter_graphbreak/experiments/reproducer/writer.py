@@ -520,7 +520,7 @@ class ScriptWriter:
         return self.bind(parameter, "parameter")
 
     def _constructor_call(self, value: Any, depth: int) -> ast.expr | None:
-        """Return an object's constructor call, with attributes named like the parameters; ``None`` without one."""
+        """Return a call of an object's class with the attributes named like the parameters, if that is possible."""
         parameters = parameters_of(type(value))
         if parameters is None:
             return None

@@ -134,7 +134,10 @@ def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
 
 
 def alternative_strings(fn: Callable[..., Any], value: str) -> list[str]:
-    """Return alternatives to a string in a function's code or its dicts' keys, the last probably unknown to it."""
+    """Return alternatives to a string that occurs in a function's code or among the keys of its dicts.
+
+    The code probably does not know the last alternative. For any other string, the list is empty.
+    """
     is_compared = value in constants_in_code(fn) or any(value in content for content in _dicts_with_string_keys(fn))
     return [*alternative_choices(fn, value), f"not {value}"] if is_compared else []
 

@@ -97,7 +97,7 @@ def clone(
     """Return a copy of a value. Only objects that cannot be copied, or must not be, are shared with the original.
 
     An object that occurs several times stays a single object in the copy, even behind bound methods, weak references
-    and functions that objects refer to. Loggers, threads and code are not copied; functions only by ``copy_function``.
+    and functions that objects refer to. Loggers, threads and code are not copied, functions only by ``copy_function``.
     ``failures`` collects the objects that could not be copied. The memory for copies of large tensors comes from the
     provider, if there is one. With ``digests``, the copy is for comparison only, and digests replace large tensors; the
     dict caches the digests of unchanged memory.

@@ -172,9 +172,9 @@ class RecordedEntries:
         """Return a copy of a call with the package parts that it may change, or a sentence if the call is too large."""
         tensors = _used_tensors(original.function, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
-        why_too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
-        if why_too_large is not None:
-            return why_too_large
+        reason = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
+        if reason is not None:
+            return reason
         memory = StorageRecorder()
         arguments = Arguments(*original.args, **original.kwargs)
         subject = Subject(original.function, arguments, memory)

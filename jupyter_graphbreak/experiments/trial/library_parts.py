@@ -292,5 +292,5 @@ def _objects_of_packages(packages: frozenset[str], _: int) -> tuple[Any, ...]:
 
 
 def _has_attributes(value: Any) -> bool:
-    """Return whether a value is an object with attributes that belongs to the program, and neither code nor a class."""
+    """Return whether a value is an object of the program with attributes, and is neither code nor a class."""
     return type(attribute_of(value, "__dict__")) is dict and not is_code(value) and not belongs_to_process(value)

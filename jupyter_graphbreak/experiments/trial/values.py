@@ -148,7 +148,7 @@ def describe_difference(
     compiler reorders sums. NaN equals NaN. Other objects are compared by type and value. Without ``compares_values``,
     as for random numbers, only types and shapes are compared.
 
-    ``root`` is the path to the result; ``ignored_paths`` begin with it, see :func:`varying_paths`. ``largest`` is the
+    ``root`` is the path to the result; ``ignored_paths`` (see :func:`varying_paths`) begin with it. ``largest`` is the
     largest number among results that are computed together, such as all gradients: if the terms of a result cancel,
     only rounding errors of this scale remain. ``rounding_errors`` are those known of expected tensors, by the tensors'
     ids.

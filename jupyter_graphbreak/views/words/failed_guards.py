@@ -108,7 +108,7 @@ def failed_guards(
 
     The failures are in the order in which they happened, each preceded by the index of the recompile. The sources are
     those of the lines that created the guards, by id. The program passes no arguments to a function that is called
-    between breaks (``is_inner``), and the reader cannot change the variables of a library's.
+    between breaks (``is_inner``), and the reader cannot change the variables of a library function.
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, Variation | None]]] = {}
     heads_by_size: dict[str, set[HeadKind | None]] = {}

@@ -391,12 +391,12 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
             by_frame[recompilation.frames[0]] = BreakRemedies([], [], [sentence])
             continue
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.
-        decisions = all_remedies.decisions if all_remedies.why_untried != NOTHING_TRIED_REASON else []
+        decisions = all_remedies.decisions if all_remedies.untried_reason != NOTHING_TRIED_REASON else []
         remaining_remedies = BreakRemedies(
             [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_items],
             [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_items],
             [decision for decision in decisions if decision not in shown_items],
-            all_remedies.why_untried,
+            all_remedies.untried_reason,
         )
         shown_items.update(
             remedy.id for remedy in (*remaining_remedies.working_remedies, *remaining_remedies.failed_remedies)

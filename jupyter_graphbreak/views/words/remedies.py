@@ -50,17 +50,17 @@ _MAX_COMPARED_LINES = 500
 class BreakRemedies:
     """The remedies for one break, one function that runs eagerly, or the recompiles of one function, best first.
 
-    Each decision that is left to the reader is one sentence. ``why_untried`` is the reason why no change was tried, for
+    Each decision that is left to the reader is one sentence. ``untried_reason`` says why no change was tried, for
     example that the function raises on copies; it is empty if one was tried.
     """
 
     working_remedies: list[Remedy]
     failed_remedies: list[Remedy]
     decisions: list[str]
-    why_untried: str = ""
+    untried_reason: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.working_remedies or self.failed_remedies or self.decisions or self.why_untried)
+        return bool(self.working_remedies or self.failed_remedies or self.decisions or self.untried_reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def verdict(report: Report) -> RunVerdict:
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried; empty if the report already states the reason elsewhere."""
-    reason = one_line(remedies.why_untried)
+    reason = one_line(remedies.untried_reason)
     notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])

@@ -199,3 +199,24 @@ def test_a_moved_call_of_an_unknown_function_may_change_any_shared_object(
     text = f"import torch\n{definition}\ndef f(x):\n    {body}\n"
     results = {result for _, results in conditions("output", text, "x.sum().item()", "GB0109") for result in results}
     assert results == ({True, False} if expected else set())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("buf.write('a')", "y = x * (1 if buf.tell() < 1000 else 2)", {"buf.tell() < 1000"}),
+        ("opts.n = 1", "n = buf.tell()\nif n > 1000:\n    x = x + 1", {"n > 1000"}),
+        ("x = x + 1", "y = x * (1 if buf.tell() < 1000 else 2)", set()),
+        ("buf.write('a')", "y = x * buf.tell()", set()),
+    ],
+)
+def test_tests_of_a_result_from_before_earlier_effects_need_both_results(
+    before: str, after: str, expected: set[str]
+) -> None:
+    body = indent_for_template(f"{before}\n{after}\nreturn x")
+    text = f"import torch\ndef f(x):\n    {body}\n"
+    results = conditions("hoisting", text, "buf.tell()", "GB0059")
+    assert {code for code, _ in results if "1000" in code} == expected
+    assert {result for code, results in results if "1000" in code for result in results} == (
+        {True, False} if expected else set()
+    )

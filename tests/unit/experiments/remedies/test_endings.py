@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -55,6 +57,14 @@ def test_operands_that_python_may_skip_stay_after_the_call() -> None:
     inner = "y = x * 2\nreturn y, y.sum()"
     after = "y, value = _f_compiled(x)\nreturn (y + 1).tolist() if float(value) else (y / y).tolist()"
     assert ending_of(body, "float(y.sum())", [4, 5]) == split(inner, after) + "\n"
+
+
+def test_the_end_needs_the_names_that_it_changes_or_deletes() -> None:
+    head, end = "y = x * 2\nn = 0\nbig = y + 1", "for v in y.tolist():\n    n += v > 9\ndel big"
+    changed_text = ending_of(f"{head}\n{end}", "y.tolist()", [4, 6])
+    (names,) = re.findall(r"return (.*)", changed_text)
+    assert sorted(names.split(", ")) == ["big", "n", "y"]
+    assert changed_text == split(f"{head}\nreturn {names}", f"{names} = _f_compiled(x)\n{end}") + "\n"
 
 
 def test_a_loop_that_keeps_the_function_uncompiled_runs_after_the_call() -> None:

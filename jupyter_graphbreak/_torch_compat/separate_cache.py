@@ -12,6 +12,8 @@ from collections import Counter
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.weak import WeakIdKeyDictionary
+
 from jupyter_graphbreak._torch_compat.compiled import cache_entries, forget_code, has_cached_code, resume_code_objects
 from jupyter_graphbreak._torch_compat.module_calls import wrap_frame_conversions
 from jupyter_graphbreak._torch_compat.patching import (
@@ -27,9 +29,8 @@ from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import TRIAL_ENDED_REASON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
     from types import CodeType
-    from weakref import ref
 
 
 def is_allowed_in_graph(function: Any) -> bool:
@@ -215,8 +216,8 @@ class ThreadCompilations:
     """Keeps the compilations of a thread apart from Dynamo's earlier ones and from its record of varying sizes."""
 
     def __init__(self) -> None:
-        #: The code objects that Dynamo reached, by address, with the ids of the versions that were already compiled.
-        self._earlier_versions: dict[int, tuple[ref[CodeType], set[int]]] = {}
+        #: The ids of the versions that were already compiled, for each code object that Dynamo reached.
+        self._earlier_versions: MutableMapping[CodeType, set[int]] = WeakIdKeyDictionary()
         self._profile: dict[str, Any] = {}
         self._constant_floats: set[str] = set()
         # If this PyTorch lacks something, fail before anything is compiled.
@@ -226,24 +227,18 @@ class ThreadCompilations:
     @contextlib.contextmanager
     def isolated_conversion(self, code: CodeType) -> Iterator[None]:
         """Isolate the changes that the conversion of one frame makes."""
-        versions = self._earlier_versions.get(id(code))
-        if versions is None or versions[0]() is not code:
-            manager_ids = {id(entry.guard_manager) for entry in cache_entries(code)}
-            self._earlier_versions[id(code)] = weakref.ref(code), manager_ids
+        if code not in self._earlier_versions:
+            self._earlier_versions[code] = {id(entry.guard_manager) for entry in cache_entries(code)}
         with _swap_size_profile(self._profile), _swap_constant_floats(self._constant_floats):
             yield
 
     def earlier_versions(self, code: CodeType) -> Collection[int]:
         """Return the ids of the guard managers of a code object's versions that preceded its first conversion here."""
-        versions = self._earlier_versions.get(id(code))
-        return versions[1] if versions is not None and versions[0]() is code else ()
+        return self._earlier_versions.get(code, ())
 
     def forget(self) -> None:
         """Make Dynamo forget the compiled code."""
-        for reference, managers in self._earlier_versions.values():
-            code = reference()
-            if code is None:
-                continue
+        for code, managers in self._earlier_versions.items():
             if not managers:
                 forget_code(code)
             for entry in cache_entries(code):

@@ -1191,6 +1191,10 @@ NamedTuple._replace | traced#lists-and-tuples | `_asdict`
 self.__dict__["n"] = 2 in __init__ | traced#classes | traced since 2.13
 a TensorDict as an argument recompiles | libraries#reinforcement-learning-stable-baselines3-torchrl | for each number of keys
 mp.Value in a replay buffer | causes/gb0156#json-dumps | Read it before the call
+daemonic processes are not allowed to have children, in a Pool | compile_time#worker-processes | spawned, forked or daemons
+set_stance("eager_then_compile") | escape_hatches#set-stance-compile-nothing-for-a-while | runs eagerly once
+which guard made fail_on_recompile fail? | messages#stances-limits-fullgraph-true | *Triggered by* names
+compile_repeated_blocks of a pipeline | libraries#diffusers | compile only the repeated blocks
 """
 
 

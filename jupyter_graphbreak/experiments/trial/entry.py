@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
+    from jupyter_graphbreak._torch_compat.hooks.entries import CompiledCall
     from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
@@ -138,7 +138,7 @@ class RecordedEntries:
         self._reusing_calls = 0
 
     @disable_gradients_and_overrides()
-    def record_entry(self, entered_call: EnteredCall) -> None:
+    def record_entry(self, entered_call: CompiledCall) -> None:
         """Copy an entry, or note why it is left out."""
         name = callable_name(entered_call.function)
         if entered_call.reuses:
@@ -168,7 +168,7 @@ class RecordedEntries:
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
         self._keys.append((entry, key_of(entered_call.function)))
 
-    def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[StatePart]] | str:
+    def _copy_call(self, name: str, original: CompiledCall) -> tuple[Entry, list[StatePart]] | str:
         """Return a copy of a call with the package parts that it may change, or a sentence if the call is too large."""
         tensors = _used_tensors(original.function, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
@@ -189,7 +189,7 @@ class RecordedEntries:
         return copy, subject.changeable_parts
 
     @disable_gradients_and_overrides()
-    def note_start(self, started_call: StartedCall) -> None:
+    def note_start(self, started_call: CompiledCall) -> None:
         """Remember a call that is about to start, and keep a copy if it calls a generator function."""
         self.call_history.note_start(started_call)
         code = getattr(getattr(started_call.function, "__func__", started_call.function), "__code__", None)
@@ -201,7 +201,7 @@ class RecordedEntries:
             self.generator_calls.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
 
     @disable_gradients_and_overrides()
-    def note_end(self, started_call: StartedCall, result: Any) -> None:
+    def note_end(self, started_call: CompiledCall, result: Any) -> None:
         """Note the end of a call. Compare the states now, because a context around the call may restore the state."""
         self.call_history.note_end()
         if self._looks_for_nan:
@@ -210,7 +210,7 @@ class RecordedEntries:
         self._record_state_changes([state for state in self._states if state[0] == thread])
         self._states = [state for state in self._states if state[0] != thread]
 
-    def _record_call_with_nan(self, started_call: StartedCall, result: Any) -> None:
+    def _record_call_with_nan(self, started_call: CompiledCall, result: Any) -> None:
         """Copy the first call to an entry that returned NaN, unless this call is already recorded."""
         key = key_of(started_call.function)
         recorded_entry = next((entry for entry, known_key in self._keys if known_key == key), None)

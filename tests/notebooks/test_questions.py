@@ -1053,6 +1053,8 @@ autograd.grad with create_graph after a break | training#a-gradient-of-a-gradien
 compiled autograd captures in each step | training#do-you-need-compiled-autograd | creates the class
 patch_dynamo_config(capture_scalar_outputs=True) | settings#functions-of-torch-compiler-and-torch-dynamo | `.item()` breaks even
 the default of torch.compile's backend | settings#arguments-of-torch-compile | `None` is `"inductor"`
+does a compiled Llama build a full attention mask? | libraries#transformers | only with `use_cache=False`
+does writing each step into a tensor make compiling slower? | compile_time#slow-to-compile-loops-many-shapes | about twice as fast
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*

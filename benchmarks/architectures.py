@@ -320,7 +320,7 @@ def check(task: dict[str, Any]) -> None:
     model, inputs = tiny_models.make_tiny_model(task["type"], training=task["training"])
     model_call = model
     if task["changed"]:
-        exec(task["code"] or "", {"model": model})  # noqa: S102 - what the remedy tells the user to run
+        exec(task["code"] or "", {"model": model})  # noqa: S102 - runs the code that the remedy shows
         model_call = torch.compile(model, backend="eager")
     torch.manual_seed(2)
     with jupyter_graphbreak.capture() as run:

@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--new", action="store_true", help="run only what was not run with this release")
     parser.add_argument("files", nargs="*", help="the files to run, such as lists")
     options = parser.parse_args()
-    torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # noqa: SLF001 - not exported
+    torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # noqa: SLF001 - there is no public name
     release = torch.__version__.partition("+")[0]
     outcomes = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
     has_changed = False

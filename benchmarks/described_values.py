@@ -48,7 +48,7 @@ class Describer:
             return f"{head}({self._describe_parts(value, lambda part: self.describe(part, depth + 1))})"
         return head
 
-    def _describe_parts(self, value: Any, part: Callable[[Any], str]) -> str:  # noqa: C901, PLR0911, PLR0912 - a table
+    def _describe_parts(self, value: Any, part: Callable[[Any], str]) -> str:  # noqa: C901, PLR0911, PLR0912 - each type has its own case
         attributes = ""
         if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type | types.ModuleType):
             items = vars(value).items()

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
-from benchmarks.user_view import Cell, CellView, Session, attribute_ids, make_shell, run_in_fork, seed  # noqa: E402
+from benchmarks.differences import differences
+from benchmarks.user_view import Cell, CellView, Session, attribute_ids, make_shell, run_in_fork, seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -352,7 +352,7 @@ def outcome_of_interrupt(
     faultless_run: list[CellView],
     interrupted_run: list[CellView] | str,
 ) -> Outcome:
-    """Compare the cells after an interrupt, except the third: it uses names that the first assigns."""
+    """Compare the cells after an interrupt, except the third, which uses names that the first assigns."""
     if isinstance(interrupted_run, str):
         return Outcome(location, [interrupted_run], has_report=False, is_reported=False, is_next_report_right=False)
     is_reported = "KeyboardInterrupt" in str(interrupted_run[0].parts["error"])

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.support.find_browser import find_browser  # noqa: E402 - the project's own folder comes first
-from tests.support.lab_server import jupyterlab  # noqa: E402
-from tests.support.sample_reports import big_report  # noqa: E402
+from tests.support.find_browser import find_browser
+from tests.support.lab_server import jupyterlab
+from tests.support.sample_reports import big_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession, Page

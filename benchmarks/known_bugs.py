@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare only")
     check = parser.parse_args().check
-    torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # noqa: SLF001 - not exported
+    torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # noqa: SLF001 - there is no public name
     release = torch.__version__.partition("+")[0]
     outcomes = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.exists() else {}
     has_changed = False

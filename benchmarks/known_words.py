@@ -45,7 +45,7 @@ def operations() -> set[str]:
             names |= {f"{namespace}.{name}", f"{namespace}.{name}.{schema.overload_name or 'default'}"}
     state_functions = importlib.import_module("torch._dynamo.variables.torch").tracing_state_functions()
     names |= {f"{function.__module__}.{function.__name__}" for function in state_functions}
-    names |= {f"higher_order.{name}" for name in torch._ops._higher_order_ops}  # noqa: SLF001 - as above
+    names |= {f"higher_order.{name}" for name in torch._ops._higher_order_ops}  # noqa: SLF001 - there is no public function
     return names
 
 

@@ -16,9 +16,9 @@ import contextlib
 import difflib
 import gc
 import io
-import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,8 +117,8 @@ def run_cell(shell: Any, text: str, **options: Any) -> None:
     shell.run_cell(text, store_history=True).raise_error()
 
 
-def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
-    """Run a program's cell and ask a question about it in one of the ``WAYS``."""
+def request_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
+    """Run a program's cell and request a report on it in one of the ``WAYS``."""
     names = program.function, ", ".join(program.arguments or ("x",))
     cell = program.cell.replace(
         "CALL", names[0] if way.startswith("--frontends") else f"torch.compile({names[0]}, backend={backend!r})"
@@ -132,13 +132,14 @@ def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
     elif way == "--patch":
         lines = MODEL.splitlines(), MODEL.replace(*EDIT).splitlines()
         patch = difflib.unified_diff(*lines, "a/Cell In[1]", "b/Cell In[1]", lineterm="")
-        Path(os.environ["TMPDIR"], "own.patch").write_text("\n".join(patch) + "\n")
-        run_cell(shell, f"%%compile_explain --patch {os.environ['TMPDIR']}/own.patch --output report\n{cell}")
+        path = Path(tempfile.gettempdir(), "own.patch")
+        path.write_text("\n".join(patch) + "\n")
+        run_cell(shell, f"%%compile_explain --patch {path} --output report\n{cell}")
     else:
         run_cell(shell, f"%%compile_explain {way.removesuffix(' again')} --output report\n{cell}")
 
 
-def ask_by_capture(shell: Any, program: Program, way: str, backend: str) -> None:
+def request_by_capture(shell: Any, program: Program, way: str, backend: str) -> None:
     """Run a program's cell in a block that keeps its entries."""
     cell = program.cell.replace("CALL", f"torch.compile({program.function}, backend={backend!r})")
     block = "\n".join(f"    {line}" for line in cell.splitlines())
@@ -149,16 +150,16 @@ def ask_by_capture(shell: Any, program: Program, way: str, backend: str) -> None
     )
 
 
-def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None:
+def request_for_call(shell: Any, program: Program, way: str, backend: str) -> None:
     """Explain a program's call, which runs on copies only."""
     arguments = ", ".join(program.arguments)
     call = program.function if way == "compare_frontends" else f"torch.compile({program.function}, backend={backend!r})"
     run_cell(shell, f"import jupyter_graphbreak\nreport = jupyter_graphbreak.{way}({call}, {arguments})")
 
 
-def asking_function(way: str) -> Callable[[Any, Program, str, str], None]:
-    """Return the function that asks about a program in one of the ways."""
-    return ask_about_call if way in CALL_KINDS else ask_by_capture if way in CAPTURES else ask_in_cell
+def requesting_function(way: str) -> Callable[[Any, Program, str, str], None]:
+    """Return the function that requests a report on a program in one of the ways."""
+    return request_for_call if way in CALL_KINDS else request_by_capture if way in CAPTURES else request_in_cell
 
 
 def define_names(shell: Any, width: int, program: Program) -> int:
@@ -193,21 +194,21 @@ def status_bytes(name: str) -> int:
 
 
 def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, int]:
-    """Return the bytes that a call holds, and the growth of this process's memory when it is asked about."""
+    """Return the bytes that a call holds, and the growth of this process's memory during a request about it."""
     import torch
 
     torch.manual_seed(0)
     shell = make_shell()
-    ask = asking_function(way)
+    request = requesting_function(way)
     define_names(shell, 8, program)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        ask(shell, program, way, backend)  # so that first-time loading and compiling are not measured
+        request(shell, program, way, backend)  # so that first-time loading and compiling are not measured
         held_bytes = define_names(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
         if way.endswith(" again"):
-            ask(shell, program, way, backend)
+            request(shell, program, way, backend)
         shell.user_ns.pop("report", None)
         start_bytes = reset_peak()
-        ask(shell, program, way, backend)
+        request(shell, program, way, backend)
     return held_bytes, status_bytes("VmHWM") - start_bytes
 
 

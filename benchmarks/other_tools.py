@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from notebooks import cause_pages  # noqa: E402 - not installed
+from notebooks import examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,13 +99,13 @@ class Program:
         import torch
 
         torch.compiler.reset()
-        config: Any = torch._dynamo.config  # noqa: SLF001 - the programs set it
+        config: Any = torch._dynamo.config  # noqa: SLF001 - the programs change these settings
         settings = {name: copy.copy(getattr(config, name)) for name in set(_SETTING.findall(self._text))}
         with config.patch(settings), contextlib.redirect_stdout(io.StringIO()):
             namespace: dict[str, Any] = {"__name__": self.name}
-            exec(self._code, namespace)  # noqa: S102 - a program of the documentation
+            exec(self._code, namespace)  # noqa: S102 - runs a program of the documentation
             for call in self._calls:
-                arguments = [eval(ast.unparse(item), namespace) for item in call.args]  # noqa: S307 - as above
+                arguments = [eval(ast.unparse(item), namespace) for item in call.args]  # noqa: S307 - evaluates code of the same program
                 with contextlib.suppress(Exception):
                     use(namespace["before"], arguments)
 
@@ -132,7 +132,7 @@ def _explain(program: Program) -> ToolResult:
     result = ToolResult(count=0)
 
     def use(function: Any, arguments: list[Any]) -> None:
-        explanation = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
+        explanation = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - PyTorch documents this name
         result.count = (result.count or 0) + explanation.graph_break_count
         for reason in explanation.break_reasons:
             line_numbers = [frame.lineno for frame in reason.user_stack if Path(frame.filename).stem == program.name]
@@ -148,7 +148,7 @@ def _fullgraph(program: Program) -> ToolResult:
     def use(function: Any, arguments: list[Any]) -> None:
         try:
             _call_compiled(function, arguments, fullgraph=True)
-        except Exception:  # noqa: BLE001 - what is asked for
+        except Exception:  # noqa: BLE001 - the exception is the finding
             text = traceback.format_exc().rpartition("from user code")[2]
             result.lines += [int(line) for name, line in _FRAME.findall(text) if name == program.name][-1:]
 
@@ -231,7 +231,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as temporary_folder:
         folder = Path(temporary_folder)
-        for example in cause_pages.examples():
+        for example in examples.examples():
             Path(folder, f"{example.name}.py").write_text(example.code, encoding="utf-8")
         Path(folder, "nested.py").write_text(_NESTED, encoding="utf-8")
         results = {"`%%compile_explain`": _run("ours", folder)[0], "`TORCH_LOGS=graph_breaks`": _logs(folder)}

@@ -18,9 +18,9 @@ import msgspec
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.support.find_browser import find_browser  # noqa: E402 - the project's own folder comes first
-from tests.support.lab_server import Lab, jupyterlab  # noqa: E402
-from tests.support.sample_reports import big_report  # noqa: E402
+from tests.support.find_browser import find_browser
+from tests.support.lab_server import Lab, jupyterlab
+from tests.support.sample_reports import big_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable

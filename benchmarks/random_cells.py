@@ -16,9 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
-from benchmarks.random_programs import Writer  # noqa: E402
-from benchmarks.user_view import Cell, make_shell, run_in_fork, run_program  # noqa: E402
+from benchmarks.differences import differences
+from benchmarks.random_programs import Writer
+from benchmarks.user_view import Cell, make_shell, run_in_fork, run_program
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ class Writer:
     """
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - no secret
+        self._random = random.Random(seed)  # noqa: S311 - the numbers are not secret
         self._grammar = read_grammar()
         self._names: dict[str, list[str]] = collections.defaultdict(list)
         self._depth = 0

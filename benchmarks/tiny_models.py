@@ -68,8 +68,8 @@ _SMALL_VALUES: Values = (
     (r"sliding_window", 8),
     (r"mrope_section", [2, 3, 3]),
 )
-#: Some architectures accept only images of their own size.
-_OWN_IMAGES: Values = tuple(
+#: The values for an architecture that accepts only images of its own size.
+_VALUES_FOR_OWN_IMAGE_SIZE: Values = tuple(
     (pattern, value) for pattern, value in _SMALL_VALUES if pattern not in {"image_size|input_size", "patch_size"}
 )
 #: Additional settings that an architecture needs.
@@ -139,7 +139,7 @@ def make_tiny_model(model_type: str, *, training: bool = False) -> tuple[torch.n
     try:
         return _make_model(model_type, _SMALL_VALUES, training=training)
     except Exception as error:
-        for values in (_OWN_IMAGES, _SMALL_COUNTS):
+        for values in (_VALUES_FOR_OWN_IMAGE_SIZE, _SMALL_COUNTS):
             with contextlib.suppress(Exception):
                 return _make_model(model_type, values, training=training)
         raise error from None
@@ -225,7 +225,7 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
     if isinstance(value, bool):
         return None
     if name.endswith(("_token_id", "_token_index")):
-        if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - the ids above those of a text
+        if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - texts have smaller ids
             token_ids = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
             return token_ids.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
         return [1] if isinstance(value, list) else None

@@ -99,7 +99,7 @@ class DisplayRecorder(DisplayPublisher):
         else:
             self._outputs.append(("display", f"{data} update={options.get('update', False)}\n"))
 
-    def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython's signature
+    def clear_output(self, wait: bool = False) -> None:  # noqa: FBT001, FBT002 - IPython defines the signature
         """Record that outputs were cleared."""
         self._outputs.append(("display", f"clear wait={wait}\n"))
 
@@ -123,7 +123,7 @@ class RecordingStream(io.StringIO):
 
 
 def _state_of_numpy() -> int:
-    return int(np.random.get_state(legacy=False)["state"]["key"].sum())  # noqa: NPY002 - what cells use
+    return int(np.random.get_state(legacy=False)["state"]["key"].sum())  # noqa: NPY002 - cells use this generator
 
 
 def _settings() -> dict[str, str]:
@@ -278,7 +278,7 @@ class Session:
 
 
 def _remove_our_frames(lines: list[str]) -> Iterator[str]:
-    """Yield an output's lines, without our frames in printed stacks: *Limits* mentions these frames."""
+    """Yield an output's lines, without our frames in printed stacks, which *Limits* mentions."""
     code_line = ""
     for line, next_line in itertools.zip_longest(lines, lines[1:], fillvalue=""):
         is_ours = "/jupyter_graphbreak/ipython/" in line or next_line.endswith(" MAGIC")
@@ -299,16 +299,16 @@ def run_in_fork(task: Callable[[], list[CellView]]) -> list[CellView] | str:
         os.close(read_end)
         try:
             signal.alarm(LIMIT_S)
-            with open(write_end, "w", encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
+            with open(write_end, "w", encoding="ascii") as pipe:  # noqa: PTH123 - opens a descriptor
                 try:
                     encoded = json.dumps([dataclasses.asdict(view) for view in task()])
-                except BaseException:  # noqa: BLE001 - the parent prints it
+                except BaseException:  # noqa: BLE001 - the parent prints the error
                     encoded = json.dumps(traceback.format_exc())
                 pipe.write(encoded)
         finally:
             os._exit(0)
     os.close(write_end)
-    with open(read_end, encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
+    with open(read_end, encoding="ascii") as pipe:  # noqa: PTH123 - opens a descriptor
         text = pipe.read()
     _, status = os.waitpid(child, 0)
     encoded = json.loads(text) if text else f"the process ended with status {status}"
@@ -319,7 +319,7 @@ def seed() -> None:
     """Seed all random number generators."""
     torch.manual_seed(1)
     random.seed(1)
-    np.random.seed(1)  # noqa: NPY002 - the state that cells use
+    np.random.seed(1)  # noqa: NPY002 - cells use this generator
 
 
 def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, is_plain: bool) -> list[CellView]:

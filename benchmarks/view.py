@@ -20,14 +20,14 @@ import nbformat
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from jupyter_graphbreak.results import Report  # noqa: E402 - the project's own folder comes first
-from jupyter_graphbreak.views.html.bundle import mime_bundle  # noqa: E402
-from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest  # noqa: E402
-from jupyter_graphbreak.views.html.widget import ReportWidget  # noqa: E402
-from tests.browser.pages import first_paint_ms, start_command, wait_for_kernel, wait_for_notebook  # noqa: E402
-from tests.support.find_browser import find_browser  # noqa: E402
-from tests.support.lab_server import jupyterlab  # noqa: E402
-from tests.support.sample_reports import big_report, two_breaks  # noqa: E402
+from jupyter_graphbreak.results import Report
+from jupyter_graphbreak.views.html.bundle import mime_bundle
+from jupyter_graphbreak.views.html.render import render_html, render_page, render_rest
+from jupyter_graphbreak.views.html.widget import ReportWidget
+from tests.browser.pages import first_paint_ms, start_command, wait_for_kernel, wait_for_notebook
+from tests.support.find_browser import find_browser
+from tests.support.lab_server import jupyterlab
+from tests.support.sample_reports import big_report, two_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

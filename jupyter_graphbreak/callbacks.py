@@ -2,8 +2,9 @@
 
 There are callbacks for the ``Trainer`` of Lightning and for that of transformers, which watch a whole training run.
 
-In: the events of a run in progress. Out: log records, scalars, and a report after training.
-May import ``api`` and ``results``. Importing ``LightningCallback`` or ``TransformersCallback`` imports its library.
+Input: the events of a run in progress. Output: log records, scalars, and a report after training.
+This module may import ``api`` and ``results``. Importing ``LightningCallback`` or ``TransformersCallback`` imports its
+library.
 
 >>> with jupyter_graphbreak.capture(on_event=to_logging()):  # doctest: +SKIP
 ...     train()

@@ -1,8 +1,8 @@
 """The command ``graphbreak``, also available as ``jupyter graphbreak``.
 
-In: the arguments. Out: the exit status; see ``commands/options.py``. ``graphbreak script`` exits with the status
+Input: the arguments. Output: the exit status; see ``commands/options.py``. ``graphbreak script`` exits with the status
 of its program if that fails.
-May import ``commands``, click, and the exception for a missing PyTorch.
+This module may import ``commands``, click, and the exception for a missing PyTorch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from jupyter_graphbreak.commands.doctor import doctor_command
 from jupyter_graphbreak.commands.log import log_command
 from jupyter_graphbreak.commands.mcp import mcp_command
 from jupyter_graphbreak.commands.notebook import notebook_command
-from jupyter_graphbreak.commands.options import CRASHED, INTERRUPTED, MISUSE, SUCCESS, FileProblem, print_message
+from jupyter_graphbreak.commands.options import (
+    CRASHED_STATUS,
+    INTERRUPTED_STATUS,
+    MISUSE_STATUS,
+    SUCCESS_STATUS,
+    FileProblem,
+    print_message,
+)
 from jupyter_graphbreak.commands.repro import repro_command
 from jupyter_graphbreak.commands.script import script_command
 
@@ -71,18 +78,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = exit_.exit_code
     except click.ClickException as error:
         print_message(error.format_message())
-        status = error.exit_code if isinstance(error, FileProblem) else MISUSE
+        status = error.exit_code if isinstance(error, FileProblem) else MISUSE_STATUS
     except TorchUnavailable as error:
         print_message(str(error))
-        status = MISUSE
+        status = MISUSE_STATUS
     except (click.Abort, KeyboardInterrupt):
-        status = INTERRUPTED
+        status = INTERRUPTED_STATUS
     except BrokenPipeError:  # the program that reads our output, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = SUCCESS
+        status = SUCCESS_STATUS
     except Exception as error:  # noqa: BLE001 - reported in one line, with a separate exit status
         if os.environ.get(_DEBUG_VARIABLE):
             traceback.print_exc()
         print_message(f"internal error: {type(error).__name__}: {str(error)[:_MAX_ERROR_LENGTH]} ({_HOW_TO_REPORT})")
-        status = CRASHED
+        status = CRASHED_STATUS
     sys.exit(status or 0)

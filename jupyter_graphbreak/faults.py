@@ -30,10 +30,7 @@ def internal_error_sentence(activity: str, fault: BaseException) -> str:
 
 
 def error_headline(fault: BaseException) -> str:
-    """Return the type of an error and the first line of its message.
-
-    Without a message, only the type is returned; for one of this package's own exceptions, only the line.
-    """
+    """Return the type of an error and the first line of its message, if any; for our own exceptions, only that line."""
     with contextlib.suppress(Exception):  # a broken __str__
         lines = str(fault).strip().splitlines()
         if lines and type(fault).__module__.partition(".")[0] == _PACKAGE:
@@ -76,7 +73,7 @@ _printed_sentences: set[str] = set()
 
 
 def print_fault_once(activity: str, fault: BaseException) -> None:
-    """Print the sentence about an internal error once per process: a hook in PyTorch may fail thousands of times."""
+    """Print the sentence about an internal error once per process, because a hook may fail thousands of times."""
     sentence = internal_error_sentence(activity, fault)
     if not collect_fault(sentence) and sentence not in _printed_sentences:
         _printed_sentences.add(sentence)
@@ -136,7 +133,7 @@ def with_fallback(
             return function(*args, **kwargs)
         except errors_to_raise:
             raise
-        except Exception as fault:  # noqa: BLE001 - see the module's docstring
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_fault(activity, fault, on_fault)
         # The call is outside the handler, so that an error in the fallback does not have ours as its context.
         return fallback(*args, **kwargs)

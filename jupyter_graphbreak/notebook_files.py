@@ -36,15 +36,12 @@ class UnreadableNotebook(ValueError):  # noqa: N818 - the name already states an
 
 
 def parse_notebook(path: Path) -> dict[str, Any]:
-    """Return the parsed JSON of a notebook.
-
-    An UnreadableNotebook is raised if the file cannot be read or is not a notebook of format 4.
-    """
+    """Return the parsed JSON of a notebook of format 4; raise an UnreadableNotebook if the file is not one."""
     try:
         content = read_regular(path, _MAX_BYTES)
     except (OSError, ValueError) as error:  # a path with a null byte raises ValueError
-        why = getattr(error, "strerror", None) or str(error)
-        raise UnreadableNotebook(f"{path}: {why[:1].lower()}{why[1:]}") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UnreadableNotebook(f"{path}: {reason[:1].lower()}{reason[1:]}") from None
     if _estimated_weight(content) > _MAX_WEIGHT and _weight_without_strings(content) > _MAX_WEIGHT:
         raise UnreadableNotebook(f"{path} is too large: clear the outputs that have millions of numbers or entries")
     try:
@@ -139,8 +136,8 @@ def execute(
     try:
         notebook = nbformat.reads(json.dumps(content), as_version=4)
     except Exception as error:  # noqa: BLE001 - nbformat raises arbitrary exceptions
-        why = " ".join(str(error).split())[:_MAX_RUN_ERROR_LENGTH]
-        raise UnreadableNotebook(f"{path} cannot be run: {why or type(error).__name__}") from None
+        reason = " ".join(str(error).split())[:_MAX_RUN_ERROR_LENGTH]
+        raise UnreadableNotebook(f"{path} cannot be run: {reason or type(error).__name__}") from None
     options: dict[str, Any] = {"kernel_name": kernel} if kernel is not None else {}
     folder = str(path.resolve().parent)
     client: Any = NotebookClient(notebook, timeout=None, resources={"metadata": {"path": folder}}, **options)
@@ -165,10 +162,10 @@ def execute(
     except NoSuchKernel as error:
         raise UnreadableNotebook(f"{path}: the kernel {error.name!r} is not installed") from None
     except (AttributeError, KeyError, TypeError) as error:
-        reason = _why_invalid(notebook)
-        if reason is None:
+        validation_error = _why_invalid(notebook)
+        if validation_error is None:
             raise
-        raise UnreadableNotebook(f"{path} cannot be run: {reason}") from error
+        raise UnreadableNotebook(f"{path} cannot be run: {validation_error}") from error
     _remove_widgets(notebook)
     executed_notebook: dict[str, Any] = notebook
     return executed_notebook, failure
@@ -188,8 +185,8 @@ def _load_extension(client: Any) -> None:
     message = client.kc.execute(_LOAD_EXTENSION, silent=True, store_history=False)
     reply = client.wait_for_reply(message)
     if reply is None or reply["content"]["status"] != "ok":
-        why = (reply or {}).get("content", {}).get("evalue", "no reply")
-        raise UnreadableNotebook(f"the notebook's kernel cannot explain cells: {why}")
+        reason = (reply or {}).get("content", {}).get("evalue", "no reply")
+        raise UnreadableNotebook(f"the notebook's kernel cannot explain cells: {reason}")
 
 
 def _remove_widgets(notebook: Any) -> None:

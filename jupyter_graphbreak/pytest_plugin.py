@@ -1,8 +1,8 @@
 """A pytest plugin that makes tests fail because of unexpected graph breaks, recompiles or slow compilation.
 
-In: the markers ``max_graph_breaks``, ``max_recompiles`` and ``max_compile_seconds``, and the fixture ``graph_breaks``.
-Out: failures that show the text of a report.
-May import ``api`` and ``results``, but only when a test uses a marker or the fixture.
+Input: the markers ``max_graph_breaks``, ``max_recompiles`` and ``max_compile_seconds``, and the fixture
+``graph_breaks``. Output: failures that show the text of a report.
+This module may import ``api`` and ``results``, but only when a test uses a marker or the fixture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 
-_NOTHING_COMPILED = (
+_NOTHING_COMPILED_TEXT = (
     "nothing was compiled, so {check} proves nothing: call a compiled function here, check that compiling is on "
     '(TORCH_COMPILE_DISABLE, torch._dynamo.config.disable and the stance "force_eager" switch it off), or remove '
     "{check}"
@@ -64,7 +64,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         )
         pytest.fail(_failure_message(report, message), pytrace=False)
     if _compiled_nothing(report):
-        message = _NOTHING_COMPILED.format(check=f"the marker {next(iter(limits))}")
+        message = _NOTHING_COMPILED_TEXT.format(check=f"the marker {next(iter(limits))}")
         pytest.fail(_failure_message(report, message), pytrace=False)
     return result
 
@@ -105,8 +105,8 @@ def _describe_excess(report: Report, marker_name: str, limit: _Limit) -> str | N
     )
     number = len([item for item in items if limit.module is None or _is_within(report, item.location, limit.module)])
     allowed = "none is allowed" if limit.max_number == 0 else f"at most {limit.max_number} allowed"
-    where = f" within {limit.module}" if limit.module is not None else ""
-    return f"{_count_with_noun(number, noun)}{where}, {allowed}" if number > limit.max_number else None
+    place = f" within {limit.module}" if limit.module is not None else ""
+    return f"{_count_with_noun(number, noun)}{place}, {allowed}" if number > limit.max_number else None
 
 
 def _is_unknown(report: Report, module: str) -> bool:
@@ -184,7 +184,7 @@ def _capture_from_scratch() -> Iterator[Run]:
 def _describe_differences(report: Report, expected: tuple[str | int, ...]) -> str | None:
     """Return the differences from the expected breaks in one line; ``None`` if there are none."""
     if expected in {(), (0,)} and _compiled_nothing(report):
-        return _NOTHING_COMPILED.format(check="graph_breaks.expect()")
+        return _NOTHING_COMPILED_TEXT.format(check="graph_breaks.expect()")
     if len(expected) == 1 and isinstance(expected[0], int):
         return (
             None

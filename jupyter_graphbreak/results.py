@@ -1,7 +1,7 @@
 """The objects that users get: reports, jobs, changes, verdicts and notebooks, with methods to show or save them.
 
-In: inert data of :mod:`jupyter_graphbreak.report`. Out: the same data with methods.
-May import ``views``, ``analysis`` and ``report``.
+Input: inert data of :mod:`jupyter_graphbreak.report`. Output: the same data with methods.
+This module may import ``views``, ``analysis`` and ``report``.
 """
 
 from __future__ import annotations

@@ -2,177 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import re
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.knowledge import skipped_functions
 from jupyter_graphbreak.knowledge.cache_bypasses import CACHE_BYPASSES, CacheBypass
 from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
 from jupyter_graphbreak.knowledge.entries import DynamoSetting, KnownCause, ManualStep, SkipReason
-from notebooks import constructs
+from notebooks import constructs, rare_causes
+from notebooks.examples import KINDS, Example, bypasses, examples, recompiles
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
-_EXAMPLES = Path(__file__).parent / "cause_examples"
-_RECOMPILES = Path(__file__).parent / "recompile_examples"
-_BYPASSES = Path(__file__).parent / "bypass_examples"
 #: The folder of the pages below ``notebooks/``.
 FOLDER = "causes"
 #: A line of code for a summary: short, and neither plain arithmetic nor a call such as ``return double(x)``.
-_TELLING_LINE = re.compile(r"(?!return \w+\([\w, ]*\)$)(?=.*[(=[]|.*\*\*)[^`|]{1,70}")
-#: The examples by what the code does, in the order of the page that lists them.
-KINDS = {
-    "It needs a number that depends on a tensor's values": (
-        *(
-            "branch",
-            "while_tensor",
-            "branch_raise",
-            "branch_try",
-            "branch_assert",
-            "item",
-            "item_check",
-            "math_function",
-            "tolist",
-            "tolist_sizes",
-            "np_prod",
-        ),
-        *(
-            "slice",
-            "equal",
-            "sorted",
-            "groupby",
-            "list_index",
-            "index_computed",
-            "range_of_tensor",
-            "format_tensor",
-            "new_full",
-            "tuple_order",
-        ),
-    ),
-    "The size of a result depends on values": (
-        *("mask", "mask_assigned", "nonzero", "repeat_interleave", "bincount", "one_hot"),
-        *("no_meta_kernel", "no_fake_kernel", "non_compliant_op"),
-    ),
-    "It prints, logs or measures": (
-        "print",
-        "logging",
-        "get_logger",
-        "reorder",
-        "skipped_warn",
-        "catch_warnings",
-        "skipped_time",
-        "datetime",
-        "repr",
-    ),
-    "It draws random numbers": (
-        "skipped_random",
-        "random_arithmetic",
-        "numpy_random",
-        "random_",
-        "random_generator",
-        "generator_argument",
-        "uniform_from",
-        "numpy_stream",
-    ),
-    "It calls something that Dynamo does not trace": (
-        *(
-            "skipped_library",
-            "skipped_tqdm",
-            "file",
-            "method_json",
-            "method_context_variable",
-            "lock",
-            "uncaught",
-            "assert_failed",
-            "data_ptr",
-        ),
-        *(
-            "is_inference",
-            "inference_mode",
-            "numpy_vectorize",
-            "numpy_off",
-            "numpy_method",
-            "statistics",
-            "contextlib_off",
-            "next",
-            "dict_view",
-            "hasattr",
-            "import_",
-            "class",
-            "compile_in_compile",
-            "cudnn",
-            "device_context",
-            *("simple_namespace", "pow", "max_key", "eval", "copy_dict", "bisect", "finditer", "gc", "len_of_c_object"),
-            *(
-                "iterator_argument",
-                "default_object",
-                "str_of_c_object",
-                "dataclass_fields",
-                "mapping_proxy",
-                "getattr_in_c",
-            ),
-            *("ndarray_dtype", "unittest_warns", "profiler"),
-            *("ask_machine", "redirect", "exception_class", "own_hash", "typed_dict", "array_of_text", "check_message"),
-        ),
-    ),
-    "The break is in a block": ("loop", "with_block"),
-    "Something is in use across a break": (
-        "object_across",
-        "generator_across",
-        "dict_keys_tensor",
-        "mapping_proxy_tensor",
-    ),
-    "It does a training step's work": (
-        *(
-            "backward",
-            "backward_returned",
-            "autograd_grad",
-            "hook",
-            "requires_grad",
-            "grad_fn",
-            "deepcopy",
-            "deepcopy_container",
-            "deepcopy_module",
-        ),
-        *("parameter", "requires_grad_result", "requires_grad_created", "module_hook", "checkpoint"),
-        *("function_duplicate", "retain_grad", "functorch", "optimizer_closure", "classmethod_forward"),
-        *("autograd_modes", "mark_dirty"),
-    ),
-    "It uses tensors in an unusual way": (
-        "data_dtype",
-        "data_assigned",
-        "resize",
-        "resize_as",
-        "set_of_tensors",
-        "sparse",
-        *("sparse_factory", "to_sparse", "tensor_attribute"),
-        *("nested", "share_memory", "data_ptr_equal", "nbytes"),
-        *("view_in_place", "out_argument"),
-    ),
-    "Dynamo leaves it out on purpose": (
-        "rnn",
-        "generator",
-        "generator_send",
-        "scripted",
-        "disable",
-        "disable_inside",
-        "graph_break",
-        "step_unsupported",
-        "skip_frame",
-    ),
-}
-_IS_AN_ERROR = (
+_INFORMATIVE_LINE = re.compile(r"(?!return \w+\([\w, ]*\)$)(?=.*[(=[]|.*\*\*)[^`|]{1,70}")
+_ERROR_REASON = (
     "This is an error, not a break. Other pages show [programs](../errors.md) and [bugs in individual releases]"
     "(../known_bugs.md)."
 )
-_NOT_FOUND = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
-_GONE = "PyTorch 2.13, which built this site, no longer gives this reason."
-_NEWER = "The reason is newer than PyTorch 2.13, which built this site"
+_NO_PROGRAM_REASON = "We know no program of a few lines that breaks for this reason with PyTorch 2.13 on a CPU."
+_GONE_REASON = "PyTorch 2.13, which built this site, no longer gives this reason."
+_NEWER_REASON = "The reason is newer than PyTorch 2.13, which built this site"
 #: The reasons why the pages of some causes have no program.
 MISSING_PROGRAM_REASONS = {
     **dict.fromkeys(
@@ -180,13 +34,13 @@ MISSING_PROGRAM_REASONS = {
             *("BackendCompilerFailed", "InternalTorchDynamoError", "InductorError", "GB0064", "GB0111", "GB0112"),
             *("ConstraintViolationError", "GB4315", "GB0040", "GB0041", "GB5173"),
         ),
-        _IS_AN_ERROR,
+        _ERROR_REASON,
     ),
     **dict.fromkeys(
         ("GB0086", "GB0093", "GB0175", "GB0177", "GB6270", "GB9741"),
-        _NOT_FOUND,
+        _NO_PROGRAM_REASON,
     ),
-    **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE),
+    **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE_REASON),
     "GB0009": "PyTorch 2.13 gives the reason [GB0008](gb0008.md) instead.",
     "GB0021": "It happens only after several calls: a break inside an f-string divides the string, and a later call "
     "compiles its rest. PyTorch 2.13 can also "
@@ -215,43 +69,27 @@ MISSING_PROGRAM_REASONS = {
     "the process ends, so switch it off before the first call.",
     "GB0300": "PyTorch 2.13 gives the reason [GB0157](gb0157.md) first, since it does not trace `array.dtype`.",
     "GB0354": "It happens only with a name that is not defined; uncompiled code then raises a `NameError`.",
-    "GB2412": f"{_NEWER}.",
+    "GB2412": f"{_NEWER_REASON}.",
     "GB2549": "It happens only after more than 100,000 values of one generator, which Dynamo traces one by one.",
     "GB4240": "PyTorch 2.13 gives the reason [GB4880](others.md#gb4880) instead.",
-    "GB5821": f"{_NEWER} and traces such a hook.",
+    "GB5821": f"{_NEWER_REASON} and traces such a hook.",
     "GB6025": "PyTorch 2.13 gives the reason [GB0811](gb0811.md) instead.",
-    "GB6066": f"{_NEWER}; there it is [GB0156](gb0156.md).",
-    "GB6815": f"{_NEWER}; there it is [GB0156](gb0156.md).",
+    "GB6066": f"{_NEWER_REASON}; there it is [GB0156](gb0156.md).",
+    "GB6815": f"{_NEWER_REASON}; there it is [GB0156](gb0156.md).",
     "GB7324": "It is an error under `fullgraph=True`. Without that, the code breaks as [GB8985](gb8985.md).",
-    "GB9118": f"{_NEWER} and traces such a branch.",
+    "GB9118": f"{_NEWER_REASON} and traces such a branch.",
     "Generator in use beyond compiled code": "PyTorch 2.13 gives the reason [GB4347](gb4347.md) first.",
 }
 #: The page of the causes for which we only have the text of PyTorch's registry.
 OTHERS = "others"
-_CODE = re.compile(r"^```python\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 _BRACKETS = r"(?:\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\])"
 #: Code in a sentence: words with brackets right behind them, and words with an underscore.
 _CODE_WORD = re.compile(rf"(?<![\w`.\"')])(?:\.?\w[\w.]*{_BRACKETS}(?:\.\w+|{_BRACKETS})*|[\w.]*_[\w.]*\w)(?: = \w+)?")
-_OUTCOME = re.compile(r"^(?:(?:breaks|compilations) \d+|caches .*) -> .*$", re.MULTILINE)
-#: The kinds of recompiles, the usual ones first.
-RECOMPILES = (
-    *("size", "size_one", "equal_sizes", "size_condition", "parameter_size", "int", "float", "flag", "string", "none"),
-    *("list_length", "growing_list", "dict_keys", "global", "module_int", "instances", "closure", "requires_grad"),
-    *("grad_mode", "training", "default_dtype", "dtype", "rank", "stride", "same_tensor"),
-)
 
 
 #: An underscore, escaped because two of them around a word would make it bold.
 _UNDERSCORE = r"\_"
 
-_REGISTRY_SITE = "https://meta-pytorch.github.io/compile-graph-break-site/gb/"
-_OTHERS_INTRODUCTION = """\
-This page lists rare causes in the words of PyTorch's registry; words in braces depend on your code. *What to do*
-depends on the kind of hint that PyTorch gives. `--try` also works for these causes."""
-_MOVE_IT = (
-    "Call this code before or after the compiled function, or "
-    "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
-)
 #: The cause whose page lists what to do by the function that is called.
 _CALLS_ID = "GB0007"
 _CALLS_ANCHOR = "#by-the-function-that-is-called"
@@ -264,128 +102,7 @@ _OTHER_CALLS_ADVICE = (
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out). "
     "[Libraries](../libraries.md) have their own page."
 )
-#: What the hints that PyTorch gives for many causes mean for a user, by their first words.
-_GENERAL_HINTS = {
-    "Your code may result in an error": 'Run the call without compiling (`torch.compiler.set_stance("force_eager")`). '
-    f"If that also raises, the code is at fault. If not, {_MOVE_IT[0].lower()}{_MOVE_IT[1:]}",
-    "This is likely to be a Dynamo bug": f"{_MOVE_IT} And [report it](../errors.md#report-it-to-pytorch): PyTorch "
-    "considers this its own bug.",
-    "This graph break may have been caused by": "Fix the break before it first: this one may follow from it.",
-    "This graph break may be difficult": _MOVE_IT,
-    "This graph break is fundamental": _MOVE_IT,
-    "It may be possible to write Dynamo": _MOVE_IT,
-}
-#: What to do about a rare cause, where a program shows a better way than the general one.
-_RARE_ADVICE = {
-    "GB0144": "Remove `jvp` from the `autograd.Function`: the graph needs `forward` and `backward` only.",
-    "GB0145": "Name the method of the `autograd.Function` `backward` instead of `vjp`.",
-    "GB0310": "Pass a bool, or a tensor with one element, as the condition of `torch.cond`.",
-    "GB0311": "Pass the arguments of the branches of `torch.cond` as a tuple: `(x,)`.",
-    "GB0313": "Return the same structure of tensors from both branches of `torch.cond`.",
-    "GB0314": "Return tensors: `torch.tensor(1.5)` instead of `1.5`.",
-    "GB0350": "Return tensors from both branches of `torch.cond`, instead of `None` or a string.",
-    "GB2464": "Return the argument that `mark_dirty` names.",
-    "GB4372": "Pass the arguments of `apply` by position: `forward(ctx, x, scale=2)` without `*`.",
-    "GB7054": "Call `torch.autograd.grad(loss, y)` for a tensor that is not a leaf.",
-}
 _ALL_SKIPS = "../common_breaks.md#every-reason-why-a-function-runs-eagerly"
-
-
-@dataclass(frozen=True)
-class Fix:
-    """A change that removes a break, prevents recompiles, or lets a cache keep a graph.
-
-    Parameters
-    ----------
-    title, text, code : str
-    is_safe : bool
-        Whether the changed program does the same for all inputs.
-    outcome : str
-        The numbers of breaks and graphs, or of compilations, before and after, or which caches have the graph, and
-        what differs.
-    """
-
-    title: str
-    is_safe: bool
-    text: str
-    code: str
-    outcome: str
-
-
-@dataclass(frozen=True)
-class Example:
-    """A program with a break, recompiles or a bypassed cache, and fixes in the order to try them.
-
-    Parameters
-    ----------
-    name : str
-        The name of the file.
-    title, code, why : str
-    ids : tuple of str
-        The causes on whose pages the example is; of a recompile, the guard that fails first; of a bypassed cache, the
-        name of the cause.
-    fixes : tuple of Fix
-    """
-
-    name: str
-    title: str
-    ids: tuple[str, ...]
-    code: str
-    why: str
-    fixes: tuple[Fix, ...]
-
-
-def examples() -> list[Example]:
-    """Return all examples, in the order of ``KINDS``; those that are not listed there come last."""
-    order = [name for names in KINDS.values() for name in names]
-    paths = sorted(
-        _EXAMPLES.glob("*.md"), key=lambda path: order.index(path.stem) if path.stem in order else len(order)
-    )
-    return [_parse(path.stem, path.read_text(encoding="utf-8")) for path in paths]
-
-
-def recompiles() -> list[Example]:
-    """Return the kinds of recompiles, in the order of ``RECOMPILES``."""
-    texts = {name: (_RECOMPILES / f"{name}.md").read_text(encoding="utf-8") for name in RECOMPILES}
-    return [_parse(name, text, separator="\n") for name, text in texts.items()]
-
-
-def bypasses() -> dict[str, Example]:
-    """Return the examples of bypassed caches by the names of their causes."""
-    paths = {entry.name: _BYPASSES / f"{entry.name.replace(' ', '_')}.md" for entry in CACHE_BYPASSES}
-    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.exists()}
-    return {name: _parse(name, text, separator="\n") for name, text in texts.items()}
-
-
-def _parse(name: str, text: str, separator: str | None = None) -> Example:
-    head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
-    title, ids, why = head.removeprefix("# ").split("\n", 2)
-    return Example(
-        name,
-        title,
-        tuple(ids.split(separator)),
-        _code(why),
-        _CODE.sub("", why).strip(),
-        tuple(map(_parse_fix, sections)),
-    )
-
-
-def _parse_fix(text: str) -> Fix:
-    heading, _, body = text.partition("\n")
-    title, _, mark = heading.rpartition(" ")
-    text = _OUTCOME.sub("", _CODE.sub("", body)).strip()
-    return Fix(title.removesuffix(" (changes"), mark == "(safe)", text, _code(body), _find(_OUTCOME, body)[0])
-
-
-def _code(text: str) -> str:
-    return _find(_CODE, text)[1]
-
-
-def _find(pattern: re.Pattern[str], text: str) -> re.Match[str]:
-    match = pattern.search(text)
-    if match is None:
-        raise ValueError(f"an example lacks a part: {text}")
-    return match
 
 
 def pages() -> dict[str, str]:
@@ -398,64 +115,16 @@ def pages() -> dict[str, str]:
         examples_of_cause.sort(
             key=lambda example: example.ids[0] != ident
         )  # examples with this cause as their main one come first
-    registry = _registry()
+    registry = rare_causes.registry()
     texts = {page_name(cause.id): _page(cause, by_id[cause.id], registry.get(cause.id)) for cause in CAUSES}
     texts |= {page_name(name): _skip_page(name, reason) for name, reason in _skips().items()}
-    texts[OTHERS] = _others_page(registry, set(by_id))
+    texts[OTHERS] = _assemble(rare_causes.page_parts())
     texts |= {page_name(f"recompile {item.name}"): _recompile_page(item) for item in recompiles()}
     shown_bypasses = bypasses()
     return texts | {
         page_name(f"bypass {entry.name}"): _bypass_page(entry, shown_bypasses.get(entry.name))
         for entry in CACHE_BYPASSES
     }
-
-
-def _registry() -> dict[str, dict[str, Any]]:
-    """Return PyTorch's causes by id, as the installed release describes them."""
-    spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("the pages need torch")
-    path = Path(spec.origin).parent / "_dynamo" / "graph_break_registry.json"
-    return {ident: entries[0] for ident, entries in json.loads(path.read_text(encoding="utf-8")).items()}
-
-
-def _others_page(registry: dict[str, dict[str, Any]], ids_with_page: Container[str]) -> str:
-    """Return a page with PyTorch's own words about each cause that has no page, under an anchor such as ``#gb0001``."""
-    parts = [
-        "# Other causes in PyTorch's registry",
-        _OTHERS_INTRODUCTION,
-    ]
-    for ident, entry in sorted(registry.items()):
-        if ident in ids_with_page:
-            continue
-        general_advice = [
-            text for start, text in _GENERAL_HINTS.items() if any(hint.startswith(start) for hint in entry["Hints"])
-        ]
-        parts += [
-            f"({ident.lower()})=\n## {ident}: {_verbatim(entry['Gb_type'])}",
-            f"*What to do*: {_RARE_ADVICE.get(ident) or (general_advice or [_MOVE_IT])[0]}",
-            *_explanation(
-                {**entry, "Hints": [hint for hint in entry["Hints"] if not hint.startswith(tuple(_GENERAL_HINTS))]}
-            ),
-        ]
-        parts.append(f"[{ident} in PyTorch's registry]({_REGISTRY_SITE}{ident.lower()}.html)")
-    return _assemble(parts)
-
-
-def _explanation(entry: dict[str, Any]) -> list[str]:
-    """Return PyTorch's explanation of a cause and its hints, in Markdown."""
-    hints = "\n".join(f"- {_verbatim(hint)}" for hint in entry["Hints"])
-    return [_verbatim(entry["Explanation"]), *filter(None, [hints])]
-
-
-def _verbatim(text: str) -> str:
-    """Escape Markdown outside of code in backticks; PyTorch's messages may have a backtick too few or too many."""
-    pieces = " ".join(text.split()).split("`")
-    if len(pieces) % 2 == 0:
-        pieces = ["".join(pieces)]
-    return "`".join(
-        piece if number % 2 else re.sub(r"([\\*_<>\[\]{}$|~])", r"\\\1", piece) for number, piece in enumerate(pieces)
-    )
 
 
 def write(folder: Path) -> None:
@@ -482,15 +151,12 @@ def address(ident: str) -> str:
     return f"{FOLDER}/{page_name(ident)}.html" if is_known else f"{FOLDER}/{OTHERS}.html#{ident.lower()}"
 
 
-def rare_ids() -> set[str]:
-    """Return the ids on the page of rare causes."""
-    return set(_registry()) - {cause.id for cause in CAUSES}
-
-
 def examples_by_kind() -> str:
     """Return a table of the examples by what the code does, with links, in Markdown."""
     by_name = {example.name: example for example in examples()}
-    rows = [f"| {kind} | {', '.join(_link(by_name[name]) for name in names)} |" for kind, names in KINDS.items()]
+    rows = [
+        f"| {kind} | {', '.join(_link(by_name[name]) for name in names.split())} |" for kind, names in KINDS.items()
+    ]
     return "\n".join(["| what the code does | causes |", "| --- | --- |", *rows])
 
 
@@ -616,7 +282,7 @@ def _page(cause: KnownCause, examples_of_cause: Sequence[Example], entry: dict[s
         parts += _example(example, alone=len(examples_of_cause) == 1)
     if not examples_of_cause:
         parts += _advice(cause)
-        parts += ["## In PyTorch's words", *_explanation(entry)] if entry else []
+        parts += ["## In PyTorch's words", *rare_causes.explanation(entry)] if entry else []
         parts += ["## Why there is no program here", MISSING_PROGRAM_REASONS[cause.id]]
     if cause.id == _CALLS_ID:
         parts += ["## By the function that is called", *_calls()]
@@ -625,7 +291,7 @@ def _page(cause: KnownCause, examples_of_cause: Sequence[Example], entry: dict[s
     if cause.settings:
         parts += ["## Settings", *_settings(cause)]
     parts += _constructs(cause)
-    parts += ["## More", *_more(cause, is_registered=is_registered)]
+    parts += ["## More", *_further_links(cause, is_registered=is_registered)]
     return _assemble(parts)
 
 
@@ -664,7 +330,7 @@ def _changed_line(old_code: str, new_code: str) -> str | None:
     old_lines = {line.strip() for line in old_code.splitlines()}
     lines = [line.strip() for line in new_code.splitlines() if line.strip() and line.strip() not in old_lines]
     statements = [line for line in lines if not line.startswith(("@", "def ", "import ", "from "))]
-    if len(statements) != 1 or not _TELLING_LINE.fullmatch(statements[0]):
+    if len(statements) != 1 or not _INFORMATIVE_LINE.fullmatch(statements[0]):
         return None
     return statements[0].removeprefix("return ")
 
@@ -690,7 +356,7 @@ def _example(example: Example, *, alone: bool) -> list[str]:
 
     parts = [] if alone else [f"## {example.title}", *([f"In short: {_titles(example)}."] if example.fixes else [])]
     # The reason comes first: with a long program above it, it would not be on the first screen.
-    parts += [heading("Why"), example.why, heading("In your code"), _block(example.code)]
+    parts += [heading("Why"), example.explanation, heading("In your code"), _block(example.code)]
     if example.fixes:
         parts.append(heading("Fixes, in the order to try them"))
     for number, fix in enumerate(example.fixes, 1):
@@ -748,14 +414,12 @@ def _setting(setting: DynamoSetting) -> str:
     return f"`{setting}` (*{mark}*{since})"
 
 
-def _more(cause: KnownCause, *, is_registered: bool) -> list[str]:
+def _further_links(cause: KnownCause, *, is_registered: bool) -> list[str]:
     parts = []
     if cause.page:
         parts.append(f"- [](../{cause.page})")
     if is_registered:
-        name = cause.id.lower()
-        link = f"[{cause.id} in PyTorch's registry]({_REGISTRY_SITE}{name}.html)"
-        parts.append(f"- {link}: its explanation, its hints, and users' notes")
+        parts.append(f"- {rare_causes.registry_link(cause.id)}: its explanation, its hints, and users' notes")
     return ["\n".join([*parts, "- [All causes](../common_breaks.md#every-cause)"])]
 
 

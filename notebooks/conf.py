@@ -22,7 +22,7 @@ from jupyter_graphbreak import __version__
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from notebooks import cause_pages, constructs, known_bugs
+from notebooks import cause_pages, constructs, known_bugs, rare_causes
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -98,7 +98,7 @@ def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
     if page == "known_bugs":
         source[0] = known_bugs.insert_lists(source[0])
     if page == "traced":
-        source[0] = constructs.insert_tables(source[0], cause_pages.rare_ids())
+        source[0] = constructs.insert_tables(source[0], rare_causes.ids())
     if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE
@@ -127,7 +127,7 @@ def _arrange(app: Sphinx, page: str, _: str, context: dict[str, Any], __: object
 
 
 def _drop_headings(_: Sphinx, env: BuildEnvironment) -> None:
-    """Drop the headings inside pages from the trees from which Sphinx makes each page's navigation: it has titles only.
+    """Drop the headings inside pages from the trees for each page's navigation, which has titles only.
 
     Copying the headings for every page would take several seconds.
     """
@@ -141,7 +141,7 @@ def _drop_headings(_: Sphinx, env: BuildEnvironment) -> None:
 _PAGES = frozenset(cause_pages.pages())
 
 
-class _CellLexer(IPython3Lexer):  # type: ignore[misc] # it ships no types
+class _CellLexer(IPython3Lexer):  # type: ignore[misc] # the package ships no types
     """Colours the cell below the magic as Python, and a shell script that a cell writes as one."""
 
     tokens: ClassVar = {

@@ -80,8 +80,8 @@ def _read(path: Path) -> list[Construct]:
     line = header.count("\n") + 1
     for cell in cells:
         title, *rest = cell.split("\n")
-        fields = [text for text in rest if text.startswith(("# says: ", "# do: "))]
-        messages = tuple(text.removeprefix("# says: ") for text in fields if text.startswith("# says: "))
+        fields = [text for text in rest if text.startswith(("# message: ", "# do: "))]
+        messages = tuple(text.removeprefix("# message: ") for text in fields if text.startswith("# message: "))
         advice = " ".join(text.removeprefix("# do: ") for text in fields if text.startswith("# do: "))
         code = "\n".join(rest[len(fields) :])
         constructs_of_file.append(Construct(path, title, messages, advice, header, line + 1 + len(fields), code))

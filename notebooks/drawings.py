@@ -104,7 +104,7 @@ def hatches() -> str:
     """Return the decision tree of the escape hatches."""
     questions = [
         ("Can the code run before or after?", "move it there"),
-        ("Does a switch or a setting bring it in?", "--try finds it"),
+        ("Can a switch or a setting avoid it?", "--try finds it"),
         ("Must Python run it on every call?", "a break is fine: disable"),
         ("", "no break: custom_op"),
         ("Only tensor operations, traced once?", "nonstrict_trace"),

@@ -31,7 +31,7 @@ def options() -> str:
     parser = CompileExplain.compile_explain.parser
     formatter = argparse.HelpFormatter(parser.prog)
     rows = ["| option | meaning |", "| --- | --- |"]
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public list of arguments
         if not action.option_strings or action.dest == "help":
             continue
         value = "|".join(action.choices) if action.choices else action.metavar if action.nargs != 0 else ""

@@ -52,7 +52,7 @@ def _list(bugs: tuple[KnownBug, ...], outcomes_by_bug: dict[str, dict[str, str]]
     fixed_bugs = [bug for bug in bugs if outcomes_by_bug.get(bug.issue, {}).get(newest_release) == "right"]
     entries = [_entry(bug, outcomes_by_bug.get(bug.issue, {})) for bug in bugs if bug not in fixed_bugs]
     if fixed_bugs:
-        entries.append(f"**Gone in PyTorch {newest_release}: update.**")
+        entries.append(f"**Fixed in PyTorch {newest_release}:**")
     return "\n\n".join(entries + [_entry(bug, outcomes_by_bug[bug.issue]) for bug in fixed_bugs])
 
 
@@ -66,6 +66,6 @@ def _entry(bug: KnownBug, outcomes: dict[str, str]) -> str:
         releases=outcomes_text[:1].upper() + outcomes_text[1:] if outcomes_text else bug.releases,
         advice=bug.advice,
         code=bug.code,
-        runs=(f"{bug.releases}. Run here." if bug.releases else "Run here.") if outcomes_text else "Not run here.",
+        runs=(f"{bug.releases}. Tested." if bug.releases else "Tested.") if outcomes_text else "Untested.",
         link=f"The thread: [{bug.issue}]({bug.address})." if bug.address else "There is no issue yet.",
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RECORDING = Path(__file__).with_name("gpu.json")
-#: Set while the page runs to be recorded.
+#: The environment variable that is set while the page is recorded.
 _RECORD_VARIABLE = "GRAPHBREAK_RECORD_GPU"
 
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from playwright.sync_api import sync_playwright  # noqa: E402 - the project's own folder comes first
+from playwright.sync_api import sync_playwright
 
-from tests.browser.pages import run_all, start_command, wait_for_notebook  # noqa: E402
-from tests.support.find_browser import find_browser  # noqa: E402
-from tests.support.lab_server import jupyterlab  # noqa: E402
+from tests.browser.pages import run_all, start_command, wait_for_notebook
+from tests.support.find_browser import find_browser
+from tests.support.lab_server import jupyterlab
 
 LOAD = "%load_ext jupyter_graphbreak"
 CELL = """\
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _take(page: Page, name: str, height: int = 960) -> None:
-    page.wait_for_timeout(1000)  # until nothing moves any more
+    page.wait_for_timeout(1000)  # until nothing moves
     page.screenshot(path=HERE / "_static" / name, clip={"x": 0, "y": 0, "width": 1280, "height": height})
 
 

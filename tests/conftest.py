@@ -26,7 +26,7 @@ WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 SPLIT_FILES = ("tests/torch/experiments/remedies/test_by_hand.py", "tests/cli/test_commands.py")
 #: Files that share a JupyterLab and a browser, because both take seconds to start.
 LAB_FILES = ("tests/browser/", "tests/hosts/test_lab_in_firefox.py")
-#: The only file of these that reads the built documentation and does not use JupyterLab.
+#: The only browser tests that read the built documentation and do not use JupyterLab.
 DOCS_FILE = "tests/browser/test_docs.py"
 
 # Workers, kernels and the documentation share the cores, so torch's threads would only wait for each other.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PARTITION_FUNCTION = "min_cut_rematerialization_partition"
 #: The modules in which backends look up the function that divides a graph into forward and backward pass.
 _PARTITION_USERS = ("torch._inductor.compile_fx", "torch._dynamo.backends.debugging")
-#: The backends that divide graphs with this function.
+#: The backends that divide a graph into forward and backward pass.
 _PARTITIONING_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
 
 
@@ -137,8 +137,8 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
     reasons: dict[tuple[str, str], str] = {}
     pairs: list[UnfusedPair] = []
 
-    def note_reason(_: None, why: Any, reason: str, *args: Any) -> None:
-        reasons[why.name1, why.name2] = reason % args if args else reason
+    def note_reason(_: None, pair: Any, reason: str, *args: Any) -> None:
+        reasons[pair.name1, pair.name2] = reason % args if args else reason
 
     def stop_before_codegen(inductor_scheduler: Any, *_: Any, **__: Any) -> None:
         pairs.extend(_dependent_pairs(inductor_scheduler.nodes, reasons, scheduler_module.ExternKernelSchedulerNode))

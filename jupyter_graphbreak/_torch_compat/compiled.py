@@ -73,10 +73,7 @@ def undo_compile_in_place(copy: Any) -> None:
 
 
 def compiled_callable(value: Any) -> Any:
-    """Return the function or module from which an object was compiled; ``None`` if the object is not compiled.
-
-    For a module that was compiled in place, this is the module itself.
-    """
+    """Return the function or module that an object compiles, possibly itself; ``None`` if it compiles nothing."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -173,10 +170,7 @@ def skip_functions(*functions: Callable[..., Any]) -> None:
 
 
 def is_dynamo_disabled(value: Any) -> bool:
-    """Return whether the user disabled compilation of a function, for example with ``torch.compiler.disable``.
-
-    The result is false for a wrapper that only inherited the mark through ``functools.wraps``.
-    """
+    """Return whether the user disabled compilation of a function; a mark that ``functools.wraps`` copied is ignored."""
     is_marked = bool(attribute_of(value, "_torchdynamo_disable"))
     return is_marked and not attribute_of(attribute_of(value, "__wrapped__"), "_torchdynamo_disable")
 
@@ -276,12 +270,9 @@ def compilation_count() -> int | None:
 
 @contextlib.contextmanager
 def count_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
-    """Yield a function that counts the compilations that Dynamo has begun for a run so far.
-
-    The count is ``None`` if Dynamo does not number them.
-    """
+    """Yield a function that counts the compilations begun for a run so far; ``None`` if Dynamo does not number them."""
     module = importlib.import_module("torch._dynamo.convert_frame")
-    if not hasattr(module, "get_compile_id"):  # this PyTorch lacks it
+    if not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield lambda: None
         return
     counts: list[None] = []
@@ -328,7 +319,7 @@ def call_before_compilation_steps(check: Callable[[], None]) -> Iterator[None]:
             try:
                 check()
                 add_check_to_imported_steps()
-            except Exception as fault:  # noqa: BLE001 - see above
+            except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run("checking a step of a compilation", fault)
             return original(*args, **kwargs)
 

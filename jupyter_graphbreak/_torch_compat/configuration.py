@@ -213,10 +213,7 @@ def use_eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
 
 
 def save_generator_states() -> Callable[[], None]:
-    """Return a function that restores the current states of PyTorch's random generators.
-
-    The states of CUDA's generators are read only if CUDA is initialized, because reading them would initialize it.
-    """
+    """Return a function that restores the states of PyTorch's random generators, of CUDA's only if initialized."""
     torch: Any = importlib.import_module("torch")
     on_cpu = torch.get_rng_state()
     on_cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
@@ -236,10 +233,7 @@ def current_stance() -> str:
 
 
 def why_compile_is_disabled() -> str:
-    """Return why ``torch.compile`` compiles nothing or only a part, as a sentence; empty if it is not restricted.
-
-    ``torch._dynamo.eval_frame`` checks the same settings: the switch and the stance.
-    """
+    """Return why ``torch.compile`` compiles nothing or only a part, as a sentence; empty if it is not restricted."""
     sentence = "torch.compile is switched off ({}): nothing is compiled."
     if getattr(importlib.import_module("torch._dynamo.config"), "disable", False):
         return sentence.format("TORCH_COMPILE_DISABLE=1, or torch._dynamo.config.disable")
@@ -272,7 +266,7 @@ def force_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
             return result
         # Unlike a stance with a backend, this keeps fullgraph=True and does not affect other threads.
         clone = getattr(callback._torchdynamo_orig_backend, "_clone_with_backend", None)
-        if clone is None:  # this PyTorch lacks it
+        if clone is None:  # not in this PyTorch
             return frames._create_wrapped_callback(compiler)
         return catch_errors_wrapper(clone(compiler), callback.hooks)
 

@@ -53,7 +53,7 @@ class CudaDevices(NamedTuple):
 
     names: Sequence[str] = ()
     current_index: int = 0
-    why_none: str = "no CUDA device is visible to this kernel"
+    missing_reason: str = "no CUDA device is visible to this kernel"
 
 
 def cuda_devices() -> CudaDevices:
@@ -65,9 +65,9 @@ def cuda_devices() -> CudaDevices:
             names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
             return CudaDevices(names, torch.cuda.current_device())
     except (RuntimeError, AssertionError) as error:  # the name of a busy or broken device cannot be read
-        return CudaDevices(why_none=f"CUDA does not answer ({str(error).partition(chr(10))[0]})")
+        return CudaDevices(missing_reason=f"CUDA does not answer ({str(error).partition(chr(10))[0]})")
     if torch.version.cuda is None:
-        return CudaDevices(why_none=f"torch {torch.__version__} is built without CUDA")
+        return CudaDevices(missing_reason=f"torch {torch.__version__} is built without CUDA")
     return CudaDevices()
 
 

@@ -49,13 +49,13 @@ def collect_guards() -> Iterator[list[FrameGuards]]:
     """
     frames: list[FrameGuards] = []
     manager_class: Any = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if manager_class is None:  # this PyTorch lacks it
+    if manager_class is None:  # not in this PyTorch
         yield frames
         return
 
     def collect(_: None, manager: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
         del code
-        with contextlib.suppress(AttributeError):  # this PyTorch lacks it
+        with contextlib.suppress(AttributeError):  # not in this PyTorch
             frames.append(_frame_guards(manager.guard_manager, graph))
 
     with observe_calls_on_thread(manager_class, "__init__", collect):
@@ -102,6 +102,6 @@ def _child_managers(manager: Any) -> list[Any]:
 def _value_of(manager: Any, namespace: dict[str, Any]) -> Any:
     """Return the guarded object by evaluating Dynamo's expression for it; ``_MISSING`` if that fails."""
     try:
-        return eval(manager.get_source(), namespace)  # noqa: S307 - Dynamo's own expression
-    except Exception:  # noqa: BLE001 - an expression that only Dynamo's C++ code can evaluate
+        return eval(manager.get_source(), namespace)  # noqa: S307 - Dynamo wrote the expression
+    except Exception:  # noqa: BLE001 - only Dynamo's C++ code can evaluate some expressions
         return _MISSING

@@ -68,11 +68,10 @@ def _remove_new_static_marks() -> Iterator[None]:
 
 
 #: The ``gb_type`` of the breaks that :func:`break_at_live_generators` causes.
-LIVE_GENERATOR = "Generator in use beyond compiled code"
+LIVE_GENERATOR_TYPE = "Generator in use beyond compiled code"
 
 
-@contextlib.contextmanager
-def break_at_live_generators() -> Iterator[None]:
+def break_at_live_generators() -> AbstractContextManager[None]:
     """Make Dynamo break the graph instead of replacing a generator that outlives the compiled code.
 
     The replacement would be an iterator with a different type and no ``send``, and it would run the rest of the
@@ -82,20 +81,18 @@ def break_at_live_generators() -> Iterator[None]:
     variable = getattr(functions, "LocalGeneratorObjectVariable", None)
     break_graph = _unimplemented_function()
     if variable is None or break_graph is None or "reconstruct" not in vars(variable):
-        yield
-        return
+        return contextlib.nullcontext()
 
     def reconstruct(*_: Any, **__: Any) -> None:
         break_graph(
-            gb_type=LIVE_GENERATOR,
+            gb_type=LIVE_GENERATOR_TYPE,
             context="",
             explanation="Dynamo would replace a generator with an iterator over its remaining items. This code "
             "does not call torch.compile, so it keeps its generator.",
             hints=["Consume the generator before the break, for example with list(...)."],
         )
 
-    with patch_on_thread(variable, "reconstruct", reconstruct):
-        yield
+    return patch_on_thread(variable, "reconstruct", reconstruct)
 
 
 def redirect_tracing(original_of: Callable[[Any], Any]) -> AbstractContextManager[None]:
@@ -185,7 +182,7 @@ def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
             stored_value = _stored_value(self, inst)
         except (AttributeError, KeyError, TypeError):  # this PyTorch stores it elsewhere: use its own lookup
             pass
-        except Exception as fault:  # noqa: BLE001 - as above
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run("reading new globals", fault)
         if stored_value is None:
             return original(self, inst, *args, **kwargs)

@@ -86,11 +86,7 @@ class TraceableCallables:
         self._undo_stack = contextlib.ExitStack()
 
     def make_traceable(self, callable_: Callable[..., Any], target: Any) -> Callable[..., Any]:
-        """Return a function that runs a callable in a frame that Dynamo compiles.
-
-        If Dynamo compiles the frame of the callable itself, the callable is returned. ``target`` is the module to which
-        the callable is bound, or else the callable itself.
-        """
+        """Return the callable or, if Dynamo skips its frame, a function that calls ``target`` in a compiled frame."""
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
         entry = self._entries.get(id(anchor))
         if entry is None or entry[0]() is not anchor:
@@ -197,7 +193,7 @@ def make_interceptor(  # noqa: C901 - a single frame is easier to hide
     get_ident, get_callback = threading.get_ident, _eval_frame_callback()
 
     @functools.wraps(original, assigned=(), updated=())
-    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - the name in tracebacks
+    def __call__(*args: Any, **kwargs: Any) -> Any:  # noqa: N807 - tracebacks show this name
         substitute = None
         try:
             # With a callback set, Dynamo would compile our functions.
@@ -220,17 +216,17 @@ def make_interceptor(  # noqa: C901 - a single frame is easier to hide
                 error.__traceback__ = error.__traceback__.tb_next
             try:
                 replacement = substitute.on_failure(error)
-            except Exception as fault:  # noqa: BLE001 - as above
+            except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run("hiding the frames of the compiler", fault)
             if replacement is None:
                 raise
         finally:
             try:
                 substitute.end()
-            except Exception as fault:  # noqa: BLE001 - as above
+            except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run("ending a compiled call", fault)
         try:
-            raise replacement  # noqa: TRY301 - outside the handler, to avoid chaining
+            raise replacement  # noqa: TRY301 - raising outside the handler avoids chaining
         except BaseException:
             replacement.__traceback__ = (
                 replacement.__traceback__.tb_next if replacement.__traceback__ is not None else None
@@ -289,14 +285,11 @@ def intercept_module_calls(
                 stack.close()
 
 
-@contextlib.contextmanager
-def _original_module_call(original: Any, replacement: Any) -> Iterator[None]:
+def _original_module_call(original: Any, replacement: Any) -> contextlib.AbstractContextManager[None]:
     """Restore the original ``__call__`` of modules while the context is open, because Dynamo inspects it."""
     if vars(torch.nn.Module)["__call__"] is not replacement:
-        yield
-        return
-    with patch_attribute(torch.nn.Module, "__call__", active_function(original)):
-        yield
+        return contextlib.nullcontext()
+    return patch_attribute(torch.nn.Module, "__call__", active_function(original))
 
 
 def _is_skipped(function: Any) -> bool:
@@ -304,7 +297,7 @@ def _is_skipped(function: Any) -> bool:
 
 
 def has_skipped_forward(module: torch.nn.Module) -> bool:
-    """Return whether Dynamo skips a module's ``forward``, as in ``torch.nn``: ``compile()`` then compiles nothing."""
+    """Return whether Dynamo skips a module's ``forward``, as in ``torch.nn``, so ``compile()`` compiles nothing."""
     forward = getattr(module, "forward", None)
     return is_instance(forward, types.MethodType) and _is_skipped(forward)
 
@@ -392,7 +385,7 @@ def wrap_frame_conversions(
                 finally:
                     try:
                         context.__exit__(None, None, None)
-                    except Exception as fault:  # noqa: BLE001 - as above
+                    except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                         report_to_run("undoing the changes for a compilation", fault)
             finally:
                 conversion_state.active = False

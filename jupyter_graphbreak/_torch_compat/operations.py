@@ -54,7 +54,7 @@ def python_kernels() -> Iterator[types.FunctionType]:
     The dispatcher does not reveal which functions it calls. They are recognized because there are more references to
     them than Python's objects account for.
     """
-    global _last_search  # noqa: PLW0603 - a search looks at all objects
+    global _last_search  # noqa: PLW0603 - a search looks at all objects, so its result is kept
     registered_count = len(getattr(sys.modules.get("torch.library"), "_impls", ()))
     if registered_count != _last_search[0]:
         _last_search = registered_count, [weakref.ref(function) for function in _functions_referenced_outside_python()]

@@ -94,7 +94,7 @@ def redirect_calls_on_thread(owner: Any, name: str, plan: Callable[..., Any]) ->
         try:
             if is_open and get_ident() == thread:
                 redirection = plan(*args, **kwargs)
-        except Exception as fault:  # noqa: BLE001 - see the module
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run(f"following calls to `{name}`", fault)
         function, args, kwargs = redirection or (original, args, kwargs)
         return function(*args, **kwargs)
@@ -119,7 +119,7 @@ def observe_calls_on_thread(owner: Any, name: str, on_result: Callable[..., None
             result = original(*args, **kwargs)
             try:
                 on_result(result, *args, **kwargs)
-            except Exception as fault:  # noqa: BLE001 - see the module
+            except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run(f"following calls to `{name}`", fault)
             return result
 
@@ -143,7 +143,7 @@ def prepare_calls_on_thread(owner: Any, name: str, prepare: Callable[..., None])
         try:
             if is_open and get_ident() == thread:
                 prepare(*args, **kwargs)
-        except Exception as fault:  # noqa: BLE001 - see the module
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run(f"preparing calls to `{name}`", fault)
             raise give_up from None
         return original(*args, **kwargs)
@@ -163,7 +163,7 @@ def replace_result(owner: Any, name: str, transform: Callable[..., Any]) -> Abst
         result = original(*args, **kwargs)
         try:
             return transform(result, *args, **kwargs) if is_open else result
-        except Exception as fault:  # noqa: BLE001 - see the module
+        except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             report_to_run(f"following calls to `{name}`", fault)
             return result
 

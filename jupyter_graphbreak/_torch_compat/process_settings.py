@@ -278,7 +278,7 @@ def context_variables() -> frozenset[ContextVar[Any]]:
 
 @functools.lru_cache(maxsize=1)
 def _context_variables_for_module_count(_: int) -> frozenset[ContextVar[Any]]:
-    """Search PyTorch's modules. The argument is the number of all modules: a cached result is valid until an import."""
+    """Search PyTorch's modules. The number of all modules makes a cached result valid until the next import."""
     variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
         if name[:6] in {"torch", "torch."}:
@@ -364,7 +364,7 @@ def _flushes_denormal() -> bool:
     return _DENORMAL_NUMBER[0] * 1.0 == 0
 
 
-def _stop_profiler(was_on: bool) -> None:  # noqa: FBT001 - the value of a setting
+def _stop_profiler(was_on: bool) -> None:  # noqa: FBT001 - the parameter is the value of a setting
     import torch
 
     if not was_on:

@@ -125,8 +125,7 @@ def mark_graph(number: int) -> Any:
     return mark_range(f"graphbreak graph {number}")
 
 
-@contextlib.contextmanager
-def _mark_printing() -> Iterator[None]:
+def _mark_printing() -> contextlib.AbstractContextManager[None]:
     """Mark when PyTorch formats a tensor as text, because that runs operations that the user's code does not call."""
     tensor_str = importlib.import_module("torch._tensor_str")
     original = tensor_str._str
@@ -137,8 +136,7 @@ def _mark_printing() -> Iterator[None]:
             return original(*args, **kwargs)
 
     skip_functions(marked_str)
-    with patch_attribute(tensor_str, "_str", marked_str):
-        yield
+    return patch_attribute(tensor_str, "_str", marked_str)
 
 
 def _profiler() -> Any:
@@ -226,7 +224,7 @@ def _add_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> 
 
     def insert_marks(instructions: list[Any], _: dict[str, Any]) -> None:
         is_entered = False
-        # In one pass: code that rebuilds large containers has tens of thousands of instructions.
+        # A single pass, because code that rebuilds large containers has tens of thousands of instructions.
         new_instructions: list[Any] = []
         for instruction in instructions:
             if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME_GLOBAL_PREFIX):

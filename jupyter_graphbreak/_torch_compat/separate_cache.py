@@ -12,10 +12,13 @@ from collections import Counter
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.weak import WeakIdKeyDictionary
+
 from jupyter_graphbreak._torch_compat.compiled import cache_entries, forget_code, has_cached_code, resume_code_objects
 from jupyter_graphbreak._torch_compat.module_calls import wrap_frame_conversions
 from jupyter_graphbreak._torch_compat.patching import (
     observe_calls_on_thread,
+    patch_attribute,
     patch_on_thread,
     prepare_calls_on_thread,
     redirect_calls_on_thread,
@@ -23,16 +26,15 @@ from jupyter_graphbreak._torch_compat.patching import (
 )
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import TRIAL_ENDED
+from jupyter_graphbreak.records.records import TRIAL_ENDED_REASON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
     from types import CodeType
-    from weakref import ref
 
 
 def is_allowed_in_graph(function: Any) -> bool:
-    """Return whether Dynamo recognizes a function by its identity, so that it would not recognize a copy."""
+    """Return whether Dynamo recognizes a function by its identity, so it would not recognize a copy."""
     is_allowed = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
     return is_allowed is not None and bool(is_allowed(function))
 
@@ -58,7 +60,7 @@ def confine_fx_tracing() -> contextlib.AbstractContextManager[None]:
     Otherwise, the tracer would receive module calls on all threads, and fail for modules that it does not know.
     """
     patcher: Any = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_Patcher", None)
-    if not hasattr(patcher, "patch_method"):  # this PyTorch lacks it
+    if not hasattr(patcher, "patch_method"):  # not in this PyTorch
         return contextlib.nullcontext()
     patch_method, thread = patcher.patch_method, get_ident()
 
@@ -183,7 +185,7 @@ def remove_new_globals() -> Iterator[None]:
     """
     hooks: Any = getattr(importlib.import_module("torch._dynamo.utils"), "CleanupHook", None)
     tracer = importlib.import_module("torch._dynamo.symbolic_convert").InstructionTranslatorBase
-    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # this PyTorch lacks it
+    if not hasattr(hooks, "create") or not hasattr(tracer, "import_source"):  # not in this PyTorch
         yield
         return
     created_hooks: list[Any] = []
@@ -214,8 +216,8 @@ class ThreadCompilations:
     """Keeps the compilations of a thread apart from Dynamo's earlier ones and from its record of varying sizes."""
 
     def __init__(self) -> None:
-        #: The code objects that Dynamo reached, by address, with the ids of the versions that were already compiled.
-        self._earlier_versions: dict[int, tuple[ref[CodeType], set[int]]] = {}
+        #: The ids of the versions that were already compiled, for each code object that Dynamo reached.
+        self._earlier_versions: MutableMapping[CodeType, set[int]] = WeakIdKeyDictionary()
         self._profile: dict[str, Any] = {}
         self._constant_floats: set[str] = set()
         # If this PyTorch lacks something, fail before anything is compiled.
@@ -225,24 +227,18 @@ class ThreadCompilations:
     @contextlib.contextmanager
     def isolated_conversion(self, code: CodeType) -> Iterator[None]:
         """Isolate the changes that the conversion of one frame makes."""
-        versions = self._earlier_versions.get(id(code))
-        if versions is None or versions[0]() is not code:
-            manager_ids = {id(entry.guard_manager) for entry in cache_entries(code)}
-            self._earlier_versions[id(code)] = weakref.ref(code), manager_ids
+        if code not in self._earlier_versions:
+            self._earlier_versions[code] = {id(entry.guard_manager) for entry in cache_entries(code)}
         with _swap_size_profile(self._profile), _swap_constant_floats(self._constant_floats):
             yield
 
     def earlier_versions(self, code: CodeType) -> Collection[int]:
         """Return the ids of the guard managers of a code object's versions that preceded its first conversion here."""
-        versions = self._earlier_versions.get(id(code))
-        return versions[1] if versions is not None and versions[0]() is code else ()
+        return self._earlier_versions.get(code, ())
 
     def forget(self) -> None:
         """Make Dynamo forget the compiled code."""
-        for reference, managers in self._earlier_versions.values():
-            code = reference()
-            if code is None:
-                continue
+        for code, managers in self._earlier_versions.items():
             if not managers:
                 forget_code(code)
             for entry in cache_entries(code):
@@ -252,18 +248,15 @@ class ThreadCompilations:
                 _resume_compiling(code)
 
 
-@contextlib.contextmanager
-def skip_guard_profiling() -> Iterator[None]:
+def skip_guard_profiling() -> contextlib.AbstractContextManager[None]:
     """Prevent Dynamo from timing guards, for which it flushes the processor's caches, while the context is open.
 
     The timing takes about 16 ms, more than half of the time to compile a small function.
     """
     guards = importlib.import_module("torch._dynamo.guards")
-    if not hasattr(guards, "profile_guard_manager"):  # this PyTorch lacks it
-        yield
-        return
-    with patch_on_thread(guards, "profile_guard_manager", lambda *_: 0.0):
-        yield
+    if not hasattr(guards, "profile_guard_manager"):  # not in this PyTorch
+        return contextlib.nullcontext()
+    return patch_on_thread(guards, "profile_guard_manager", lambda *_: 0.0)
 
 
 @contextlib.contextmanager
@@ -274,7 +267,7 @@ def _empty_guard_managers() -> Iterator[None]:
     code, until these objects are deleted. Modules and classes usually never are.
     """
     manager_class = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if manager_class is None:  # this PyTorch lacks it
+    if manager_class is None:  # not in this PyTorch
         yield
         return
     managers: list[Any] = []
@@ -292,7 +285,7 @@ def _empty_guard_managers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def forget_new_backends() -> Iterator[None]:
-    """Make Dynamo forget the backends used in the context: it would keep them for :func:`torch._dynamo.reset`."""
+    """Make Dynamo forget the backends used in the context, which it would keep for :func:`torch._dynamo.reset`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
     cached_backends: Any = getattr(module, "cached_backends", None)
     context_class = getattr(module, "_TorchDynamoContext", None)
@@ -329,17 +322,17 @@ def _resume_compiling(code: CodeType) -> None:
     importlib.import_module("torch._C._dynamo.eval_frame").set_code_exec_strategy(code, strategy)
 
 
-@contextlib.contextmanager
-def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
+def _separate_cache_sizes(
+    earlier_versions: Callable[[CodeType], Collection[int]],
+) -> contextlib.AbstractContextManager[None]:
     """Apply Dynamo's recompile limits as if Dynamo had compiled nothing before.
 
     ``earlier_versions`` returns the guard manager ids of the earlier compiled versions of a code object.
     """
     module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
     compute = getattr(module, "compute_cache_size", None)
-    if compute is None:  # this PyTorch lacks it: earlier versions count
-        yield
-        return
+    if compute is None:  # in this PyTorch, earlier versions count
+        return contextlib.nullcontext()
 
     def size_without_earlier(frame: Any, *args: Any, **kwargs: Any) -> Any:
         size = compute(frame, *args, **kwargs)
@@ -354,8 +347,7 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
         )
 
     size = with_fallback("counting the versions of a function", size_without_earlier, compute, report_to_run)
-    with patch_on_thread(module, "compute_cache_size", size):
-        yield
+    return patch_on_thread(module, "compute_cache_size", size)
 
 
 @contextlib.contextmanager
@@ -370,12 +362,12 @@ def restore_counters() -> Iterator[None]:
         if get_ident() == thread:
             yield
             return
-        at_start = {name: counter.copy() for name, counter in counters.items()}
+        counters_at_start = {name: counter.copy() for name, counter in counters.items()}
         try:
             yield
         finally:
             for name, counter in counters.items():
-                added_counts = counter - at_start.get(name, Counter())
+                added_counts = counter - counters_at_start.get(name, Counter())
                 if added_counts:
                     counters_before.setdefault(name, Counter()).update(added_counts)
 
@@ -392,7 +384,7 @@ def _restore_frame_counts() -> Iterator[None]:
     """Restore each frame's number of compilations, because Dynamo limits it; keep those of other threads."""
     module = importlib.import_module("torch._dynamo.convert_frame")
     counter: Any = getattr(module, "FRAME_COMPILE_COUNTER", None)
-    if counter is None or not hasattr(module, "get_compile_id"):  # this PyTorch lacks it
+    if counter is None or not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield
         return
     added_counts: Counter[Any] = Counter()
@@ -414,14 +406,13 @@ def _invalidate(cache_entry: Any) -> None:
     so that it does not count towards the recompile limit.
     """
     manager = cache_entry.guard_manager
-    deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
+    deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED_REASON)
     deleted_manager.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:
         manager.extra_state.invalidate(manager.cache_entry, deleted_manager)
 
 
-@contextlib.contextmanager
-def _separate_wrapper_code() -> Iterator[None]:
+def _separate_wrapper_code() -> contextlib.AbstractContextManager[None]:
     """Give each wrapper that Dynamo puts around a module or a callable object a separate code object.
 
     Otherwise they share one code object and its recompile limit, which the notebook may have used up.
@@ -435,8 +426,7 @@ def _separate_wrapper_code() -> Iterator[None]:
         wrapper.__code__ = wrapper.__code__.replace()
         return wrapper
 
-    with patch_on_thread(external_utils, "wrap_inline", wrap_inline):
-        yield
+    return patch_on_thread(external_utils, "wrap_inline", wrap_inline)
 
 
 @contextlib.contextmanager
@@ -497,18 +487,12 @@ def _swap_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
             setattr(profile, name, value)
 
 
-@contextlib.contextmanager
-def _swap_constant_floats(names: set[str]) -> Iterator[None]:
+def _swap_constant_floats(names: set[str]) -> contextlib.AbstractContextManager[None]:
     """Use a different set of the symbols of numbers that must be constants, while the context is open.
 
     PyTorch does not empty the set after a compilation, and other functions have symbols with the same names.
     """
     state: Any = getattr(importlib.import_module("torch._dynamo.symbolic_convert"), "TensorifyState", None)
-    if not hasattr(state, "force_specializations"):  # this PyTorch lacks it
-        yield
-        return
-    names_before, state.force_specializations = state.force_specializations, names
-    try:
-        yield
-    finally:
-        state.force_specializations = names_before
+    if not hasattr(state, "force_specializations"):  # not in this PyTorch
+        return contextlib.nullcontext()
+    return patch_attribute(state, "force_specializations", names)

@@ -124,11 +124,11 @@ def _select_entries(original: Callable[..., Any], logger: logging.Logger, kinds:
                     return original(*args, **kwargs)
                 finally:
                     logger.disabled, logger.handlers = was_disabled, handlers
-        except Exception as error:  # noqa: BLE001 - see on_fault
+        except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
             try:
                 for reader in _readers:
                     reader.on_fault(kind, error)
-            except Exception as fault:  # noqa: BLE001 - as above
+            except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run("noting what the trace lacks", fault)
             return None
 

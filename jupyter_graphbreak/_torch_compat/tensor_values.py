@@ -46,14 +46,11 @@ def has_nan(value: Any, depth: int = 0) -> bool:
 
 
 def in_place_change_count(tensor: torch.Tensor) -> int | None:
-    """Return how often a tensor was changed in place; ``None`` for a tensor that does not count changes.
-
-    The ``__torch_function__`` of the user's tensor subclasses is not called.
-    """
+    """Return how often a tensor was changed in place; ``None`` for a tensor that does not count changes."""
     with torch._C.DisableTorchFunctionSubclass():
         return None if tensor.is_inference() else tensor._version
 
 
 def overrides_torch_dispatch(class_: type[torch.Tensor]) -> bool:
-    """Return whether a class of tensors overrides ``__torch_dispatch__``, so that its data may be anywhere."""
+    """Return whether a class of tensors overrides ``__torch_dispatch__``, so its data may be anywhere."""
     return bool(class_.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)

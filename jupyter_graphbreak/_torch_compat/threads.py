@@ -30,21 +30,9 @@ if TYPE_CHECKING:
 class Claim:
     """A run's claim to its threads.
 
-    Parameters
-    ----------
-    on_fault : callable or None
-        Receives a description of an internal error, and the error.
-    on_submit : callable or None
-        Called when work is submitted to a thread pool, before the pool receives the work. It receives the frame of our
-        wrapper, whose caller submits the work. Its exceptions reach that caller unless they are an :exc:`Exception`.
-
-    Attributes
-    ----------
-    is_open : bool
-        Whether the run still lasts.
-    compilations : set of tuple
-        The frame and compile ids of the run's compilations. PyTorch compiles some parts, such as the backward pass of a
-        graph on a device, on its own threads.
+    ``on_fault`` receives a description of an internal error, and the error. ``on_submit`` is called when work is
+    submitted to a thread pool, before the pool receives the work. It receives the frame of our wrapper, whose caller
+    submits the work. Its exceptions reach that caller unless they are an :exc:`Exception`.
     """
 
     def __init__(
@@ -54,6 +42,8 @@ class Claim:
         self.on_submit = on_submit
         self.thread = get_ident()
         self.is_open = True
+        #: The frame and compile ids of the run's compilations. PyTorch compiles some parts, such as the backward pass
+        #: of a graph on a device, on its own threads.
         self.compilations: set[tuple[Any, Any]] = set()
 
     def covers_this_thread(self) -> bool:

@@ -29,10 +29,7 @@ def require_python_support() -> None:
 
 
 def cpp_compiler() -> str:
-    """Return the command of the C++ compiler that Inductor uses, possibly with options.
-
-    Without one, PyTorch raises ``torch._inductor.exc.InvalidCxxCompiler``, a RuntimeError.
-    """
+    """Return the command of Inductor's C++ compiler, possibly with options; without one, a RuntimeError is raised."""
     builder: Any = importlib.import_module("torch._inductor.cpp_builder")
     return str(builder.get_cpp_compiler())
 
@@ -76,7 +73,7 @@ def why_no_cuda() -> str | None:
         return None
     try:
         torch.cuda.init()
-    except Exception as error:  # noqa: BLE001 - its message is the result
+    except Exception as error:  # noqa: BLE001 - the message of the error is the result
         return str(error).split("\n", 1)[0]
     return "it finds no device"
 

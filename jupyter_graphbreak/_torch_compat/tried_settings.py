@@ -174,7 +174,7 @@ def disable_caches() -> Iterator[None]:
     the context ends; code that was loaded from them still runs.
     """
     config: Any = importlib.import_module("torch._inductor.config")
-    if not hasattr(config, "force_disable_caches"):  # this PyTorch lacks it
+    if not hasattr(config, "force_disable_caches"):  # not in this PyTorch
         yield
         return
     importlib.import_module("torch._inductor.compile_fx")

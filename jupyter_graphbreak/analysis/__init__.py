@@ -1,5 +1,6 @@
 """Build a report from records, and derive reports from reports: pure functions, no torch, no files.
 
-In: the records of a run, from a live process or from a log. Out: a :class:`~jupyter_graphbreak.report.schema.Report`.
-May import ``records``, ``knowledge``, ``report`` and ``faults``.
+Input: the records of a run, from a live process or from a log. Output: a
+:class:`~jupyter_graphbreak.report.schema.Report`.
+This package may import ``records``, ``knowledge``, ``report`` and ``faults``.
 """

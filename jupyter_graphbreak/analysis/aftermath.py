@@ -199,10 +199,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
 
 
 def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -> SkipReason:
-    """Return why a function was not recompiled.
-
-    ``is_shared`` tells whether the wrapper that torch puts around every decorated function reached the limit.
-    """
+    """Return why a function was not recompiled; ``is_shared`` is true for torch's wrapper of decorated functions."""
     name = f"{limit} = {value}" if limit else "the recompile limit"
     return _fill_in_values(SHARED_WRAPPER if is_shared else RECOMPILE_LIMIT, limit=name)
 
@@ -357,10 +354,7 @@ class SkipTable:
             self._add_skipped(None, name, location, reason)
 
     def add_unstarted_frame(self, skip: additions.FrameSkipped) -> None:
-        """Add a frame that Dynamo never began to compile, for a reason other than a break.
-
-        Frames of libraries and of machinery are added only if the reason concerns the reader.
-        """
+        """Add a frame that Dynamo never began to compile, for a reason other than a break, if readers should know."""
         kind = self._sources.kind(skip.filename, skip.name)
         # The reader's own module may be compiled in place as well, and be skipped for a different reason.
         is_layer_of_torch = skip.is_compiled_in_place and kind == "library"
@@ -406,10 +400,7 @@ class SkipTable:
         )
 
     def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
-        """Return the kind of block in the frame's own function that contains the break or the call that leads to it.
-
-        The result is ``None`` if there is no such block.
-        """
+        """Return the kind of block in the frame's function around the break or the call leading to it, if any."""
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)
         own_frames = (

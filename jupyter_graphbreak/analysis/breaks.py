@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _Origin = tuple[str, str, int | None]
 #: The registry's name for a branch that depends on a tensor. Such a break creates two resume functions: one continues
 #: if the condition holds, and the other if it does not.
-_BRANCHING = "Data-dependent branching"
+_BRANCHING_TYPE = "Data-dependent branching"
 
 
 @dataclass
@@ -118,7 +118,7 @@ def _stack_frame_of(frame: FrameLedger, event: BreakEvent) -> StackFrame | None:
 
 
 def _is_branch(event: BreakEvent) -> bool:
-    return event.message.cause.gb_type == _BRANCHING
+    return event.message.cause.gb_type == _BRANCHING_TYPE
 
 
 def _cause_name(event: BreakEvent) -> str:
@@ -162,8 +162,8 @@ def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodeLoc
     """
     knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context)
     if knowledge.is_deliberate:
-        in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
-        return [owners.OPTIMIZER_ADVICE if in_optimizer else owners.ADVICE_BY_OWNER[owner].advice_if_deliberate]
+        is_in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
+        return [owners.OPTIMIZER_ADVICE if is_in_optimizer else owners.ADVICE_BY_OWNER[owner].advice_if_deliberate]
     switches = list(switches_for(stack[-1], stack[:-1])) if stack else []
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
@@ -236,7 +236,7 @@ class BreakTable:
             stack = shown_stack(self._sources, event.context.whole_stack or event.message.stack)
             name, filename, line = frame.code
             if event.context.stack:
-                is_branch = message.cause.gb_type == _BRANCHING
+                is_branch = message.cause.gb_type == _BRANCHING_TYPE
                 location = self._sources.stack_frame_location(
                     self._innermost_stack_frame(event.context), is_branch=is_branch
                 )
@@ -365,7 +365,7 @@ class BreakTable:
         ordered_events = sorted(self._events, key=lambda pair: pair[0].order)
         ids_of_errors: list[str] = []
         for event, ident in ordered_events:
-            # Scopes opened inside the compiled function stay inside a scope put around it.
+            # A stricter scope around the compiled function would not override the scopes that the function opens.
             inner_scopes = [scope for scope in event.context.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
             is_refusal = isinstance(event.context, additions.FrameRefused)
@@ -536,8 +536,8 @@ def _may_overlap(one: Location | None, other: Location | None) -> bool:
     if one is None or other is None or one.column is None or other.column is None:
         return True
     left, right = sorted([one, other], key=lambda location: location.column or 0)
-    are_apart = left.end_line == left.line and (left.end_column or 0) <= (right.column or 0)
-    return not are_apart
+    are_separate = left.end_line == left.line and (left.end_column or 0) <= (right.column or 0)
+    return not are_separate
 
 
 def _event_outcome(event: BreakEvent) -> Outcome:

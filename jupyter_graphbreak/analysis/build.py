@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
 _INTERNAL_ERROR = "InternalTorchDynamoError"
-_OBSERVED_EXCEPTION = "Observed exception"
+_OBSERVED_EXCEPTION_TYPE = "Observed exception"
 #: The type of the break by the class name of the exception that reports it, if the two differ.
 _TYPE_BY_EXCEPTION = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment at the end of an inserted statement that compiles something.
@@ -146,16 +146,16 @@ def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tabl
     breaks = BreakTable(sources, scopes, ledger.notes)
     graphs = GraphTable(sources, ledger.notes)
     skips = SkipTable(sources, breaks, ledger.resume_lines())
-    parts.for_each("scopes", ledger.scopes, scopes.add_opened_scope)
+    parts.add_each("scopes", ledger.scopes, scopes.add_opened_scope)
     for frame in ledger.started_frames:
         if frame.start is not None:
-            parts.for_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
-    parts.for_each("breaks", ledger.started_frames, breaks.fold)
+            parts.add_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
+    parts.add_each("breaks", ledger.started_frames, breaks.fold)
     parts.build("refused functions", lambda: _add_refusals(ledger, sources, breaks, skips), None)
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
-    parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
-    parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
-    parts.for_each("eager functions", ledger.skips, skips.add_unstarted_frame)
+    parts.add_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
+    parts.add_each("eager functions", ledger.started_frames, skips.add_frame)
+    parts.add_each("eager functions", ledger.skips, skips.add_unstarted_frame)
     return _Tables(scopes, breaks, graphs, skips, resumes)
 
 
@@ -173,7 +173,7 @@ class _Lists(NamedTuple):
 
 
 def _list_parts(ledger: Ledger, sources: Sources, tables: _Tables, parts: _PartBuilder) -> _Lists:
-    """Make the lists, each after the lists that it refers to."""
+    """Make the lists of the report, each after those to which it refers."""
     scopes, breaks, graphs, skips, resumes = tables
     listed_resumes: list[Resume] = []
     frames: list[Frame] = []
@@ -234,7 +234,7 @@ class _PartBuilder:
         empty: list[_T] = []
         return self.build(part, build, empty)
 
-    def for_each(self, part: str, items: Iterable[_T], add: Callable[[_T], object]) -> None:
+    def add_each(self, part: str, items: Iterable[_T], add: Callable[[_T], object]) -> None:
         """Call a function with each item; if a call fails, continue with the next item."""
         for item in items:
             self.build(part, functools.partial(add, item), None)
@@ -277,10 +277,7 @@ def _callables_compiled_for_report(ledger: Ledger, sources: Sources) -> list[Com
 
 
 def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
-    """Return the edit that inserts a statement into a cell to compile a callable, with a comment on how to undo it.
-
-    The result is ``None`` if there is no such statement, or if it does not belong in a cell.
-    """
+    """Return the edit that inserts a statement to compile a callable into a cell, and how to undo it, if possible."""
     if compiled.code is None or compiled.filename is None or compiled.line is None:
         return None
     source = sources.source(compiled.filename)
@@ -328,14 +325,14 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
 
 
 def _with_advice_on_program_error(breaks: list[Break], error: RunError | None) -> list[Break]:
-    """Return the breaks, with new advice on those at the exception that ended the run: the program itself raises it."""
+    """Return the breaks, with new advice on those at the program's own exception that ended the run."""
     if error is None or error.location is None:
         return breaks
     line = error.location.source, error.location.line
     advice = Advice(f"correct the {error.type}: the program also raises it without torch.compile", "graphbreak")
     return [
         msgspec.structs.replace(break_, advice=[advice])
-        if break_.gb_type == _OBSERVED_EXCEPTION
+        if break_.gb_type == _OBSERVED_EXCEPTION_TYPE
         and break_.location is not None
         and (break_.location.source, break_.location.line) == line
         else break_

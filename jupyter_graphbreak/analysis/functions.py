@@ -23,17 +23,14 @@ _UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
 
 
 def last_line_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost function with the given name around a line; ``None`` if there is none.
-
-    The name is that in the code object, such as ``<lambda>``. The line may be a decorator's.
-    """
+    """Return the last line of the innermost function with the given name around a line; ``None`` if there is none."""
     functions = ((first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
     enclosing_functions = [(first, last) for first, last in functions if first <= line <= last]
     return min(enclosing_functions, key=lambda lines: lines[1] - lines[0])[1] if enclosing_functions else None
 
 
 def is_in_head(tree: ast.AST, line: int) -> bool:
-    """Return whether a line is in the head of a ``with`` or ``while``: Python reaches it again after the body."""
+    """Return whether a line is in the head of a ``with`` or ``while``, which Python reaches again after the body."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith | ast.While) and node.lineno <= line < node.body[0].lineno:
             return True
@@ -41,20 +38,13 @@ def is_in_head(tree: ast.AST, line: int) -> bool:
 
 
 def head_kind(tree: ast.AST, line: int) -> HeadKind | None:
-    """Return whether a line is in the head of a loop or of a condition; ``None`` if it is in neither.
-
-    A condition that only looks a key up, such as ``key not in self.cache``, does not count. A comprehension is treated
-    as a loop. If a line contains the head of a loop and of a condition, the result is the loop.
-    """
+    """Return ``"loop"`` if a line is in a loop's head, ``"condition"`` if only in a condition's, else ``None``."""
     kinds = {_kind_of_head(node, line) for node in ast.walk(tree)}
     return "loop" if "loop" in kinds else "condition" if "condition" in kinds else None
 
 
 def head_kind_of_line(code: str) -> HeadKind | None:
-    """Return the result of :func:`head_kind` for a single line, whose statement may continue on further lines.
-
-    The result is also ``None`` if the line cannot be parsed.
-    """
+    """Return the result of :func:`head_kind` for one line, which may be incomplete; ``None`` if it cannot be parsed."""
     code = code.strip().removeprefix("el")
     tree = parse_python(f"{code} pass" if code.endswith(":") else code)
     return head_kind(tree, 1) if tree is not None else None
@@ -78,7 +68,7 @@ def _kind_of_head(node: ast.AST, line: int) -> HeadKind | None:
 
 
 def _is_lookup(test: ast.expr) -> bool:
-    """Return whether a test looks a key up in a variable, such as ``key not in self.cache``: each key is a constant."""
+    """Return whether a test, such as ``key not in self.cache``, looks up a key, which becomes a constant."""
     match test:
         case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() | ast.Attribute()]):
             return True
@@ -86,10 +76,7 @@ def _is_lookup(test: ast.expr) -> bool:
 
 
 def _is_break_in_iterable(iterable: ast.expr, body: Sequence[ast.AST], line: int, first: int | None = None) -> bool:
-    """Return whether the iterable of a loop is on a line and is the likely cause of a break there.
-
-    The iterable is an unlikely cause if it contains no call and the line also contains a call in the loop's body.
-    """
+    """Return whether the iterable of a loop is on a line and is the likely cause of a break there."""
     if not _spans_line(iterable, line, first):
         return False
     return _has_call(iterable) or not any(_spans_line(node, line) and _has_call(node) for node in body)

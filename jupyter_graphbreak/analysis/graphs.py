@@ -146,7 +146,7 @@ class GraphTable:
 
 
 def _line_only(location: Location | None) -> Location | None:
-    """Return a location without its code: the code of ten thousand operations would be half of the report."""
+    """Return a location without its code, because the code of ten thousand operations would be half of the report."""
     return msgspec.structs.replace(location, code=None) if location is not None else None
 
 
@@ -270,21 +270,21 @@ def parse_graph(code: str) -> GraphCode:
     ops: list[CodeOp] = []
     source_line: tuple[str, int, str, str] | None = None
     unparsed_count = 0
-    in_forward = False
+    is_in_forward = False
     value_names: set[str] = set()
     for line in code.splitlines():
         text = line.strip()
         if _GRAPH_CLASS.match(line):
-            if in_forward:  # the classes of subgraphs follow the graph's forward()
+            if is_in_forward:  # the classes of subgraphs follow the graph's forward()
                 break
             continue
         if text.startswith("def forward("):
-            in_forward = True
+            is_in_forward = True
             inputs, is_parsed = _read_inputs(text)
             value_names = {parameter.name for parameter in inputs}
             unparsed_count += not is_parsed
             continue
-        if not in_forward or not text:
+        if not is_in_forward or not text:
             continue
         comment = _COMMENT.match(text)
         if comment:

@@ -38,7 +38,7 @@ _EVENT_KINDS = (
 _REPETITION_PREFIX = "Graph break: skip: "
 #: The beginning of a record that PyTorch writes before a break at which the backend failed; both have the same reason.
 _ANNOUNCEMENT_PREFIX = "WON'T CONVERT "
-_UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
+_UNKNOWN_TORCH_NOTE = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
 #: The beginnings of PyTorch's reasons for not recompiling a frame; torch < 2.11 writes the last two.
 _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
@@ -408,10 +408,7 @@ class _LedgerReader:
                 pass
 
     def _note_cudagraph_skip(self, frame: FrameLedger, metrics: dict[str, Any]) -> None:
-        """Add the last reason for not using a CUDA graph from a frame's metrics, unless our hooks recorded it.
-
-        In a log there are only the metrics.
-        """
+        """Add the last reason why a frame has no CUDA graph, unless it is recorded. Logs have it only here."""
         reason = metrics.get("cudagraph_skip_reason")
         if reason and (frame, reason) not in self.ledger.cudagraph_skips:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
@@ -443,7 +440,7 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     text = record.payload or ""
     event = frame.give_up_event
     if text.startswith(_REPETITION_PREFIX) and event is not None:
-        event.reached_user = False  # the user saw no error: the function then runs eagerly
+        event.reached_user = False  # the function ran eagerly, so the user saw no error
         ledger.counts_by_kind[record.kind] -= 1
         return
     if text.startswith(_ANNOUNCEMENT_PREFIX):
@@ -551,7 +548,7 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
         sentences.append(f"Dynamo began {compilations} {noun}, but none could be read.")
     if any(frame.are_metrics_lost for frame in ledger.started_frames):
         sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
-    return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]
+    return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH_NOTE}") for sentence in sentences]
 
 
 def _is_same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:

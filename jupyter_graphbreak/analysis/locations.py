@@ -48,8 +48,8 @@ def find_expression(
 ) -> ExpressionRange | None:
     """Return the range of the expression with the given start and end; ``None`` if there is none.
 
-    For a statement such as ``if`` or ``for``, it is the range of its condition or iterable. If ``end_line`` is
-    ``None``, it is that of the smallest expression with the other bounds.
+    For a statement such as ``if`` or ``for``, the result is the range of its condition or iterable. If ``end_line`` is
+    ``None``, the result is the range of the smallest expression with the other bounds.
     """
     ranges = {
         ExpressionRange(line, column, node.end_lineno or line, end_column): node
@@ -124,19 +124,19 @@ def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
     uses: dict[int, BranchUse] = {}
     pending: list[tuple[ast.AST, bool]] = [(tree, False)]
     while pending:
-        node, in_loop = pending.pop()
+        node, is_in_loop = pending.pop()
         if isinstance(node, ast.If | ast.While | ast.Assert):
-            use = "error" if isinstance(node, ast.Assert) else _use_of_branch(node, in_loop=in_loop)
+            use = "error" if isinstance(node, ast.Assert) else _use_of_branch(node, is_in_loop=is_in_loop)
             lines = range(node.test.lineno, (node.test.end_lineno or node.test.lineno) + 1)
             uses |= dict.fromkeys(lines, use) if use is not None else {}
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            in_loop = False
+            is_in_loop = False
         is_loop = isinstance(node, ast.For | ast.AsyncFor | ast.While)
-        pending += [(child, in_loop or is_loop) for child in ast.iter_child_nodes(node)]
+        pending += [(child, is_in_loop or is_loop) for child in ast.iter_child_nodes(node)]
     return uses
 
 
-def _use_of_branch(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
+def _use_of_branch(branch: ast.If | ast.While, *, is_in_loop: bool) -> BranchUse | None:
     if isinstance(branch, ast.While):
         return "end of a loop"
     last = branch.body[-1]
@@ -146,7 +146,7 @@ def _use_of_branch(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | 
         return "message"
     if _is_flag(branch.test):
         return "flag"
-    if in_loop and isinstance(last, ast.Break | ast.Return):
+    if is_in_loop and isinstance(last, ast.Break | ast.Return):
         return "end of a loop"
     return "no result" if isinstance(last, ast.Return) and _contains_none(last.value) else None
 
@@ -276,10 +276,7 @@ class Sources:
         return "library" if module_path is not None or is_generated else "file"
 
     def owner(self, stack: Sequence[StackFrame]) -> Owner:
-        """Return the owner of the innermost frame of a stack.
-
-        The standard library and machinery belong to the caller.
-        """
+        """Return the owner of a stack's innermost frame; the standard library and machinery belong to the caller."""
         for stack_frame in reversed(stack):
             kind = self.kind(stack_frame.filename, stack_frame.function)
             if kind in {"cell", "file"}:
@@ -406,10 +403,7 @@ class Sources:
         return self._branch_uses[text.filename].get(location.line)
 
     def head_kind_at(self, location: Location | None) -> HeadKind | None:
-        """Return whether a location is in the head of a loop or a condition; ``None`` if in neither, or if unknown.
-
-        If only the line was recorded and not its function, the line is parsed alone.
-        """
+        """Return whether a location is in the head of a loop or a condition; ``None`` if in neither, or if unknown."""
         filename = self.files().get(location.source) if location is not None else None
         text = self._texts.get(filename or "")
         if location is None or text is None:
@@ -428,7 +422,7 @@ class Sources:
             stack_frame.filename, stack_frame.line, stack_frame.function, stack_frame.span, is_branch=is_branch
         )
 
-    def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - passed as a callable
+    def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - called by position
         """Return whether a function may reach an expression on a line repeatedly, without a loop around the line.
 
         This is the case in the head of a ``with`` or ``while`` statement. If ``is_branch`` is true, it is also the case
@@ -446,10 +440,7 @@ class Sources:
         return _WITH_OR_WHILE_HEAD.match(code) is not None or any(is_in_head(tree, source_line) for tree in trees)
 
     def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
-        """Return the lines from one line of a function to its end, or only that line if the text is unknown.
-
-        For a resume function, the line is the one on which it continues.
-        """
+        """Return the lines from one line of a function to its end, or only that line if the text is unknown."""
         start = self.location(filename, line, name)
         text = self._texts.get(filename)
         if start is None or text is None:
@@ -497,10 +488,7 @@ class Sources:
         return sources
 
     def path(self, filename: str) -> str:
-        """Return a path without the folders that identify the machine, because reports are shared.
-
-        The path of a library's file is the one from :meth:`module_path`.
-        """
+        """Return a path without the folders that identify the machine, because reports are shared."""
         module_path = self.module_path(filename)
         if module_path is not None:
             return module_path
@@ -524,10 +512,7 @@ class Sources:
         return lines.get(line)
 
     def _expression_at(self, text: SourceText, line: int, span: ExpressionSpan) -> ExpressionRange | None:
-        """Return the range of the expression with the given span on a line, with the user's line numbers.
-
-        The result is ``None`` if the span or the text is unknown.
-        """
+        """Return the range of the expression with a span on a line, with the user's line numbers, if it is known."""
         column, end_column, last_line = span
         first = self._text_of_line(text, line)
         if column is None or end_column is None or first is None:
@@ -629,10 +614,9 @@ _RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/scri
 
 
 def is_machinery(module_path: str | None, function: str) -> bool:
-    """Return whether a frame is machinery.
+    """Return whether a frame is machinery, as the user's own files never are: their path is ``None``.
 
-    The path is ``None`` for the user's own files: they are never machinery. If the function's name is empty, only the
-    file counts.
+    If the function's name is empty, only the file counts.
     """
     if module_path is None:
         return False

@@ -68,8 +68,8 @@ class ReusableCode:
             {_function_identity(frame, self._paths) for frame in report.frames} - functions_compiled_by_other
             if other_report.held is None
             else {
-                _Function(held_function.source, held_function.function, held_function.line)
-                for held_function in other_report.held
+                _Function(cached_function.source, cached_function.function, cached_function.line)
+                for cached_function in other_report.held
             }
         )
         self._reused_functions = self._reusable_functions - functions_compiled_by_other - functions_skipped_by_other

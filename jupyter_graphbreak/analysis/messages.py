@@ -42,11 +42,11 @@ _CONSTRAINT_VIOLATION = re.compile(r"\AConstraints violated [^\n]*\n\s*- (?P<det
 _CONSTRAINT_STACK = "\nUser stack:\n"
 
 # The opening sentences of a message.
-_CANNOT_RESUME = "Encountered graph break that we cannot resume from."
+_CANNOT_RESUME_SENTENCE = "Encountered graph break that we cannot resume from."
 _FAILED_SENTENCE = "Failed to handle graph break gracefully."
 _OPENING_SENTENCES = re.compile(
     r"\A(?:Encountered graph break when attempting to trace [^\n]*|"
-    + re.escape(_CANNOT_RESUME)
+    + re.escape(_CANNOT_RESUME_SENTENCE)
     + r"[^\n]*|"
     + re.escape(_FAILED_SENTENCE)
     + r"[^\n]*):\n\n"
@@ -154,7 +154,7 @@ def other_names(cause: Cause, reasons: list[str]) -> list[str]:
 
 
 def _continuation(reason: str) -> Continuation | None:
-    if reason.startswith(_CANNOT_RESUME):
+    if reason.startswith(_CANNOT_RESUME_SENTENCE):
         return "rest eager"
     if reason.startswith(_FAILED_SENTENCE):
         return "skip"

@@ -56,12 +56,12 @@ def _value_in_words(value: Any) -> str:
     return "its default" if value is _DEFAULT_VALUE else repr(value)
 
 
-_RESULT_FOR_FUNCTION = "only the options of the outer call count"
-_RESULT_FOR_MODULE = (
+_EFFECT_FOR_FUNCTION = "only the options of the outer call count"
+_EFFECT_FOR_MODULE = (
     "the result is a plain function around its forward, without state_dict, parameters or hooks, and only the options "
     "of the outer call count"
 )
-_RESULT_FOR_OPTIMIZED = "only the options of the inner call count"
+_EFFECT_FOR_OPTIMIZED = "only the options of the inner call count"
 
 
 def repeated_compiling_notes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
@@ -71,9 +71,9 @@ def repeated_compiling_notes(ledger: Ledger, sources: Sources) -> list[Diagnosti
         target = f"the compiled module {call.name}" if call.is_module else f"{call.name}, which is compiled already"
         line = _line_in_words(call.site, sources)
         suffix = f" ({line})" if line else ""
-        result = _RESULT_FOR_MODULE if call.is_module else _RESULT_FOR_FUNCTION
-        result = _RESULT_FOR_OPTIMIZED if call.stays_module else result
-        sentences.append(f"torch.compile was applied to {target}{suffix}: {result}. Compile it once.")
+        effect = _EFFECT_FOR_MODULE if call.is_module else _EFFECT_FOR_FUNCTION
+        effect = _EFFECT_FOR_OPTIMIZED if call.stays_module else effect
+        sentences.append(f"torch.compile was applied to {target}{suffix}: {effect}. Compile it once.")
     return [Diagnostic("warning", sentence) for sentence in dict.fromkeys(sentences)]
 
 
@@ -104,7 +104,7 @@ def saved_prefix_notes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
             )
         else:
             sentence = (
-                f"{subject} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
+                f"{subject} saves names of parameters that contain `{ORIG_MOD}`, so the model itself cannot load "
                 f"them: {_ADVICE_FOR_PARTS if save.is_part else _ADVICE_FOR_MODULE}. {REPAIR_ADVICE}"
             )
         notes.append(Diagnostic("info", sentence))

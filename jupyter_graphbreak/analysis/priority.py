@@ -83,7 +83,7 @@ def _graphs_of_separate_calls(report: Report) -> defaultdict[str, set[str]]:
 
 
 def _first_graphs(report: Report) -> set[str]:
-    """Return the first graph of each call to a compiled function: it would exist even without breaks."""
+    """Return the first graph of each call to a compiled function, which would exist even without breaks."""
     frames = {frame.id: frame for frame in report.frames}
     frame_of_break = {ident: frame.id for frame in reversed(report.frames) for ident in frame.breaks}
     break_of_resume = {resume.id: resume.break_ for resume in report.resumes}

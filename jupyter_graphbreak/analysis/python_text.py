@@ -49,11 +49,11 @@ def parse_expression(text: str) -> ast.expr:
 
 @contextlib.contextmanager
 def hide_python_warnings() -> Iterator[None]:
-    """Hide the warnings that Python issues while it parses code: Python showed them when the user ran that code.
+    """Hide the warnings that Python issues while it parses code, because Python showed them when the user ran it.
 
     No warning filter is set, because each change of the filters makes Python forget which warnings it has shown.
     """
-    original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls it
+    original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls this function
     warnings._showwarnmsg = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         yield

@@ -367,7 +367,7 @@ class _Redaction:
             ]
         return type(struct)(**redacted_fields)
 
-    def _redact_field(self, content: str, value: Any, struct: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per content
+    def _redact_field(self, content: str, value: Any, struct: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - each content has its own case
         match content:
             case "kept":
                 return value

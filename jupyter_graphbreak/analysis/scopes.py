@@ -30,10 +30,7 @@ _SETTING_NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
-    """An expression in the source that can open a scope, and the lines that the scope covers.
-
-    A decorated function begins with its first decorator.
-    """
+    """An expression, or a function with its decorators, that can open a scope, and the lines that the scope covers."""
 
     form: Form
     line: int
@@ -143,8 +140,8 @@ class ScopeTable:
         self, context: additions.EventContext, location: Location | None
     ) -> tuple[Setting | None, str | None]:
         """Return the setting in force at an event, and a clause that explains any conflict between run and source."""
-        in_force = context.error_on_graph_break
-        if in_force is None and not context.fullgraph:
+        value_in_force = context.error_on_graph_break
+        if value_in_force is None and not context.fullgraph:
             return None, None
         chain = self._scope_chain(context.scopes, context.whole_stack)
         if context.fullgraph:
@@ -155,15 +152,17 @@ class ScopeTable:
         scope_by_id = {scope.id: scope for scope in self._scopes.values()}
         inner = scope_by_id[chain[-1]] if chain else None
         if inner is None:
-            disagreement = None if not in_force else "error_on_graph_break is True here, set before watching began"
-            return Setting(bool(in_force), ["default"], None, []), disagreement
-        if inner.value is not bool(in_force):
+            disagreement = (
+                None if not value_in_force else "error_on_graph_break is True here, set before watching began"
+            )
+            return Setting(bool(value_in_force), ["default"], None, []), disagreement
+        if inner.value is not bool(value_in_force):
             opener = f"line {inner.location.line}" if inner.location else "an unknown line"
             disagreement = (
-                f"the scope on {opener} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
-                "the report follows Dynamo"
+                f"the scope on {opener} sets error_on_graph_break to {inner.value}, "
+                f"but Dynamo used {bool(value_in_force)}; the report follows Dynamo"
             )
-            return Setting(bool(in_force), ["default"], None, chain), disagreement
+            return Setting(bool(value_in_force), ["default"], None, chain), disagreement
         rules: list[Rule] = ["own" if _covers(inner, location) else "inherited"]
         if any(scope_by_id[ident].value is not inner.value for ident in chain[:-1]):
             rules.append("inner over outer")

@@ -1,5 +1,5 @@
 """The Python API.
 
-In: functions, blocks of code and files. Out: the classes of ``results``.
-May import all layers below it; its functions import torch when they need it.
+Input: functions, blocks of code and files. Output: the classes of ``results``.
+This package may import all layers below it; its functions import torch when they need it.
 """

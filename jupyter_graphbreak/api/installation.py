@@ -56,20 +56,13 @@ _HOW_TO_INSTALL_COMPILER = (
 
 @dataclass(frozen=True)
 class RequirementFinding:
-    """A finding about one requirement of compiling.
+    """A finding about one requirement of compiling."""
 
-    Parameters
-    ----------
-    what : str
-        The requirement, such as ``"C++ compiler"``.
-    says : str
-        The finding, in words.
-    fix : str or None
-        The way to fix a fault; ``None`` if there is no fault.
-    """
-
-    what: str
-    says: str
+    #: Its name, such as ``"C++ compiler"``.
+    requirement: str
+    #: The finding.
+    sentence: str
+    #: The way to fix a fault; ``None`` if there is no fault.
     fix: str | None = None
 
 
@@ -106,17 +99,19 @@ def examine_installation() -> Iterator[RequirementFinding]:
 
 
 def _check_pytorch() -> RequirementFinding:
-    what = "PyTorch"
+    requirement = "PyTorch"
     if importlib.util.find_spec("torch") is not None:
         try:
             importlib.import_module("torch")
         except Exception as error:  # noqa: BLE001 - a library that it loads may be missing
-            return RequirementFinding(what, _import_failure(error), f"Install it again: `{_REINSTALL_COMMAND} torch`.")
+            return RequirementFinding(
+                requirement, _import_failure(error), f"Install it again: `{_REINSTALL_COMMAND} torch`."
+            )
     try:
-        return RequirementFinding(what, f"version {require_torch()} is installed.")
+        return RequirementFinding(requirement, f"version {require_torch()} is installed.")
     except TorchUnavailable as error:
         sentence, _, command = str(error).rpartition(": ")
-        return RequirementFinding(what, f"{sentence}.", f"Install it: `{command}`.")
+        return RequirementFinding(requirement, f"{sentence}.", f"Install it: `{command}`.")
 
 
 def _import_failure(error: BaseException, version: str | None = None) -> str:
@@ -128,7 +123,7 @@ def _check_python() -> RequirementFinding:
     version = f"Python {platform.python_version()}"
     try:
         import_compilers()
-    except Exception as error:  # noqa: BLE001 - the failure is the finding
+    except Exception as error:  # noqa: BLE001 - the error is the finding
         return RequirementFinding(
             "PyTorch's compiler",
             f"importing it fails with {type(error).__name__}: {_first_line(error)}",
@@ -142,7 +137,7 @@ def _check_python() -> RequirementFinding:
 
 
 def _check_cache_folder() -> RequirementFinding:
-    what = "Cache folder"
+    requirement = "Cache folder"
     fix = "Make it writable, or set the variable TORCHINDUCTOR_CACHE_DIR to a folder that is."
     try:
         folder = make_cache_folder()
@@ -150,16 +145,18 @@ def _check_cache_folder() -> RequirementFinding:
             free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
         configured = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
-        return RequirementFinding(what, f"{configured} cannot be written: {error.strerror or error}.", fix)
+        return RequirementFinding(requirement, f"{configured} cannot be written: {error.strerror or error}.", fix)
     if free_bytes < _MIN_FREE_BYTES:
         return RequirementFinding(
-            what, f"{folder} has only {free_bytes >> 20} MB left.", "Free some space, or choose a different folder."
+            requirement,
+            f"{folder} has only {free_bytes >> 20} MB left.",
+            "Free some space, or choose a different folder.",
         )
-    return RequirementFinding(what, f"{folder} can be written.")
+    return RequirementFinding(requirement, f"{folder} can be written.")
 
 
 def _check_cpp_compiler() -> RequirementFinding:
-    what = "C++ compiler"
+    requirement = "C++ compiler"
     try:
         name = cpp_compiler()
     except Exception:  # noqa: BLE001 - PyTorch searches for a compiler by running programs
@@ -167,21 +164,23 @@ def _check_cpp_compiler() -> RequirementFinding:
         sentence = (
             f"{configured}, to which CXX is set, does not run." if configured else "none was found; the CPU needs one."
         )
-        return RequirementFinding(what, sentence, _HOW_TO_INSTALL_COMPILER)
+        return RequirementFinding(requirement, sentence, _HOW_TO_INSTALL_COMPILER)
     if sys.platform != "linux":
-        return RequirementFinding(what, f"{name} was found.")
+        return RequirementFinding(requirement, f"{name} was found.")
     failure_with_headers = _try_compiler(name, list(_HEADERS))
     if failure_with_headers is None:
-        return RequirementFinding(what, f"{name} compiles code with Python's headers and OpenMP.")
+        return RequirementFinding(requirement, f"{name} compiles code with Python's headers and OpenMP.")
     failure_without_headers = _try_compiler(name, [])
     if failure_without_headers is not None and failure_without_headers.does_compile:
         return RequirementFinding(
-            what,
+            requirement,
             f"the code that {name} compiles cannot be loaded: {failure_without_headers.error}",
             _HOW_TO_MOVE_CACHE_FOLDER,
         )
     if failure_without_headers is not None:
-        return RequirementFinding(what, f"{name} fails: {failure_without_headers.error}", _HOW_TO_INSTALL_COMPILER)
+        return RequirementFinding(
+            requirement, f"{name} fails: {failure_without_headers.error}", _HOW_TO_INSTALL_COMPILER
+        )
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     fixes = {
         "Python.h": f"Install Python's headers: `apt install python{version}-dev` or "
@@ -191,8 +190,8 @@ def _check_cpp_compiler() -> RequirementFinding:
     for header, fix in fixes.items():
         problem = _try_compiler(name, [header])
         if problem is not None:
-            return RequirementFinding(what, f"{name} cannot use {header}: {problem.error}", fix)
-    return RequirementFinding(what, f"{name} fails: {failure_with_headers.error}", _HOW_TO_INSTALL_COMPILER)
+            return RequirementFinding(requirement, f"{name} cannot use {header}: {problem.error}", fix)
+    return RequirementFinding(requirement, f"{name} fails: {failure_with_headers.error}", _HOW_TO_INSTALL_COMPILER)
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,7 @@ def _check_triton() -> tuple[RequirementFinding, bool]:
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
     """
-    what, requirement = "Triton", _required_triton()
+    requirement, specifier = "Triton", _required_triton()
     is_needed = len(devices()) > 1
     try:
         version = importlib.metadata.version("triton")
@@ -239,23 +238,23 @@ def _check_triton() -> tuple[RequirementFinding, bool]:
         version = None
     if version is None and importlib.util.find_spec("triton") is None:
         if not is_needed:
-            return RequirementFinding(what, "it is not installed; only GPUs need it."), False
+            return RequirementFinding(requirement, "it is not installed; only GPUs need it."), False
         return RequirementFinding(
-            what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{requirement}'`."
+            requirement, "it is not installed, and GPUs need it.", f"Install it: `pip install '{specifier}'`."
         ), False
-    if is_needed and version is not None and not _is_allowed_by(version, requirement):
-        says = f"version {version} is installed, and this PyTorch needs {requirement}."
-        return RequirementFinding(what, says, f"Install it: `pip install '{requirement}'`."), False
+    if is_needed and version is not None and not _is_allowed_by(version, specifier):
+        sentence = f"version {version} is installed, and this PyTorch needs {specifier}."
+        return RequirementFinding(requirement, sentence, f"Install it: `pip install '{specifier}'`."), False
     try:
         importlib.import_module("triton")
-    except Exception as error:  # noqa: BLE001 - the failure is the finding
-        says, breaks_pytorch = _import_failure(error, version), not isinstance(error, ImportError)
+    except Exception as error:  # noqa: BLE001 - the error is the sentence
+        sentence, breaks_pytorch = _import_failure(error, version), not isinstance(error, ImportError)
         if not is_needed and not breaks_pytorch:
-            return RequirementFinding(what, f"{says} (only GPUs need it)."), False
+            return RequirementFinding(requirement, f"{sentence} (only GPUs need it)."), False
         alternative = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
-        fix = f"Install it again: `{_REINSTALL_COMMAND} '{requirement}'`{alternative}."
-        return RequirementFinding(what, says, fix), breaks_pytorch
-    return RequirementFinding(what, f"version {version} is installed." if version else "it is installed."), False
+        fix = f"Install it again: `{_REINSTALL_COMMAND} '{specifier}'`{alternative}."
+        return RequirementFinding(requirement, sentence, fix), breaks_pytorch
+    return RequirementFinding(requirement, f"version {version} is installed." if version else "it is installed."), False
 
 
 def _required_triton() -> str:
@@ -279,11 +278,11 @@ def _is_allowed_by(version: str, requirement: str) -> bool:
 def _finding_on_unused_gpu(reason: str) -> RequirementFinding:
     import torch
 
-    says = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
+    sentence = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
     if shutil.which("nvidia-smi") is None:
-        return RequirementFinding("GPU", says)
+        return RequirementFinding("GPU", sentence)
     return RequirementFinding(
-        "GPU", says, "Compare the driver's version, from `nvidia-smi`, with PyTorch's CUDA version."
+        "GPU", sentence, "Compare the driver's version, from `nvidia-smi`, with PyTorch's CUDA version."
     )
 
 
@@ -294,18 +293,22 @@ def _check_compiled_function(device: torch.device) -> RequirementFinding:
     def function(x: torch.Tensor) -> torch.Tensor:
         return (torch.sin(x) + 1).sum(-1)
 
-    what, x = str(device), torch.linspace(0, 1, 64, device=device).reshape(8, 8)
+    requirement, x = str(device), torch.linspace(0, 1, 64, device=device).reshape(8, 8)
     start = time.monotonic()
     try:
         with speed_up_cpu_compilation():
             result = torch.compile(function, fullgraph=True)(x)
-    except Exception as error:  # noqa: BLE001 - the failure is the finding
+    except Exception as error:  # noqa: BLE001 - the error is the finding
         sentence = f"compiling a function fails with {type(error).__name__}: {_first_line(error)}"
-        return RequirementFinding(what, sentence, "If everything above is ok, report it to PyTorch.")
+        return RequirementFinding(requirement, sentence, "If everything above is ok, report the error to PyTorch.")
     seconds = time.monotonic() - start
     if not torch.allclose(result, function(x), atol=1e-4):
-        return RequirementFinding(what, "a compiled function returns a wrong result.", "Report it to PyTorch.")
-    return RequirementFinding(what, f"a compiled function returns the right result; compiling it took {seconds:.1f} s.")
+        return RequirementFinding(
+            requirement, "a compiled function returns a wrong result.", "Report the bug to PyTorch."
+        )
+    return RequirementFinding(
+        requirement, f"a compiled function returns the right result; compiling it took {seconds:.1f} s."
+    )
 
 
 def _first_line(error: BaseException) -> str:

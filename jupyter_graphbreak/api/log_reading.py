@@ -42,24 +42,16 @@ _DEFAULT_LIMITS = ReadingLimits()
 
 
 class Logs(NamedTuple):
-    """Log files on disk or in object storage.
+    """Log files on disk or in object storage."""
 
-    Parameters
-    ----------
-    sizes : dict
-        The size of each file in bytes, by its name, in the order in which to read them.
-    local_file : callable
-        Returns a context manager that provides a file on disk, given its name.
-    display_name : callable
-        Returns the name of a file for messages.
-    must_be_traces : bool
-        Whether each file must be a trace; otherwise, files that are not traces are left out without a message.
-    """
-
+    #: The size of each file in bytes, by its name, in the order in which to read them.
     sizes: dict[str, int]
     notes: list[str]
+    #: Returns a context manager that provides a file on disk, given its name.
     local_file: Callable[[str], contextlib.AbstractContextManager[Path]]
+    #: Returns the name of a file for messages.
     display_name: Callable[[str], str]
+    #: Whether each file must be a trace; otherwise, files that are not traces are left out without a message.
     must_be_traces: bool
 
 
@@ -96,21 +88,11 @@ def read_logs(
     limits: ReadingLimits = _DEFAULT_LIMITS,
     min_parallel_bytes: int = _MIN_PARALLEL_BYTES,
 ) -> LogContents:
-    """Read logs and build the reports of their processes.
+    """Read logs and build the reports of their processes; raise an UnreadableTrace if no log has a trace record.
 
-    Parameters
-    ----------
-    sources : list of str
-        The folders from which source files may be read, in addition to the working folder and those of packages.
-    on_read : callable
-        Receives the number of bytes read since its previous call.
-    min_parallel_bytes : int
-        Logs with at least this total size are read in several processes.
-
-    Raises
-    ------
-    UnreadableTrace
-        If no log can be read, or if none contains a trace record.
+    Source files may be read from the folders ``sources``, the working folder and the folders of packages. ``on_read``
+    receives the number of bytes read since its previous call. Logs with at least ``min_parallel_bytes`` are read in
+    several processes.
     """
     workers = min(_available_cores(), _MAX_WORKERS, len(logs.sizes))
     is_parallel = workers > 1 and sum(logs.sizes.values()) >= min_parallel_bytes
@@ -317,12 +299,12 @@ class _Worker:
                     pipe.close()
 
     def _send(self, message: Sequence[object]) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - it is a pipe
+        assert self._process.stdin is not None  # noqa: S101 - the process was started with a pipe
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
 
     def _receive(self, size: int) -> bytes:
-        assert self._process.stdout is not None  # noqa: S101 - it is a pipe
+        assert self._process.stdout is not None  # noqa: S101 - the process was started with a pipe
         data = self._process.stdout.read(size)
         if len(data) < size:
             raise EOFError

@@ -55,10 +55,7 @@ class KeptRun(NamedTuple):
 def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
     """While the context is open, keep copies of entries and the times of calls for further analysis.
 
-    Parameters
-    ----------
-    looks_for_nan : bool
-        Whether to look for the first call whose result contains NaN; reading each result takes time.
+    With ``looks_for_nan``, also look for the first call whose result contains NaN; reading each result takes time.
     """
     require_torch()
     from jupyter_graphbreak.experiments.cost.timing import time_calls
@@ -82,10 +79,7 @@ def _collect_faults(method: _Method) -> _Method:
 class Rerun:
     """The kept entries of a run and its report, to which each analysis adds its results.
 
-    Parameters
-    ----------
-    files : mapping
-        The file name of each source of the report, by source id.
+    ``files`` contains the file name of each source of the report, by source id.
     """
 
     def __init__(
@@ -111,10 +105,7 @@ class Rerun:
     def try_remedies(self, **options: Any) -> Report:
         """Try to remove the breaks and to prevent the recompiles.
 
-        Parameters
-        ----------
-        **options
-            The options of :func:`jupyter_graphbreak.experiments.remedies.finding.find_remedies`.
+        The options are those of :func:`jupyter_graphbreak.experiments.remedies.finding.find_remedies`.
         """
         from jupyter_graphbreak.experiments.remedies.finding import PATIENCE_S, find_remedies
 
@@ -199,13 +190,10 @@ class Rerun:
         return self._update(replace(self.report, check=checks))
 
     @_collect_faults
-    def look_at_values(self, at: Sequence[str] = (), seconds: float | None = None) -> Report:
+    def record_values(self, at: Sequence[str] = (), seconds: float | None = None) -> Report:
         """Record the values that the entries' lines compute, and find where NaN and Inf arise.
 
-        Parameters
-        ----------
-        at : sequence of str
-            The lines whose operations are listed one by one, such as ``"12"`` or ``"model.py:12"``.
+        The operations of the lines in ``at``, such as ``"12"`` or ``"model.py:12"``, are listed one by one.
         """
         from jupyter_graphbreak.experiments.values.finding import values_of_entry
         from jupyter_graphbreak.experiments.values.requested_lines import parse_lines, sentences_about_missing_lines
@@ -242,10 +230,7 @@ class Rerun:
     ) -> Reproducer:
         """Find a script that shows a break, a recompile, the error or the wrong result without the rest of the program.
 
-        Parameters
-        ----------
-        redacted : bool
-            Whether to replace the names and strings of the program.
+        With ``redacted``, the names and strings of the program are replaced.
         """
         from jupyter_graphbreak.experiments.reproducer.finding import reproduce
 
@@ -293,12 +278,8 @@ class Rerun:
     def _note_failures(self, activity: str, entry: Entry | None = None) -> Iterator[None]:
         """If an activity fails, add a note instead of raising, so that the remaining entries or scripts still follow.
 
-        If an entry is stopped because of an effect outside its copies, later analyses leave the entry out.
-
-        Parameters
-        ----------
-        activity : str
-            The activity, as the beginning of a sentence: "Measuring f".
+        The activity is the beginning of a sentence: "Measuring f". If an entry is stopped because of an effect outside
+        its copies, later analyses leave the entry out.
         """
         from jupyter_graphbreak.experiments.trial.entry import why_copies_failed
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError

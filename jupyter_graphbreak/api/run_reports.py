@@ -26,13 +26,9 @@ if TYPE_CHECKING:
 
 
 def report_of(recording: Recording) -> tuple[Report, dict[str, str]]:
-    """Build the report of a complete recording; ``timing.capture_s`` includes the time for building the report.
+    """Build the report of a complete recording; also return the file name of each of its sources, by source id.
 
-    Returns
-    -------
-    report : Report
-    files : dict
-        The file name of each source of the report, by source id.
+    ``timing.capture_s`` includes the time for building the report.
     """
     start = time.perf_counter()
     built, files = build_with_files(recording.records)

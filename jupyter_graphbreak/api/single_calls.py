@@ -285,23 +285,18 @@ def _analyse_call(
 ) -> Report:
     """Return the report of an analysis of one call.
 
-    Parameters
-    ----------
-    activity : str
-        The analysis, in a form that follows "while", for notes about errors.
-    analyse : callable
-        Analyses the entry of the call; it is not called if the call may not be repeated.
-    fields_if_stopped : callable
-        Returns the fields to set in the report if the call is stopped before it has an effect outside its copies.
+    The activity has a form that follows "while", for notes about errors. ``analyse`` is not called if the call may not
+    be repeated. ``fields_if_stopped`` returns the fields to set in the report if the call is stopped before it has an
+    effect outside its copies.
     """
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     def analyse_entry() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
-        why_not_run = entry.why_not_run()
-        if why_not_run is not None:
-            return _empty_report(Diagnostic("warning", why_not_run))
+        reason = entry.why_not_run()
+        if reason is not None:
+            return _empty_report(Diagnostic("warning", reason))
         try:
             return analyse(entry)
         except TrialStoppedError as stopped:
@@ -413,14 +408,8 @@ def compare_on_inputs(
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
 
-    Parameters
-    ----------
-    first_arguments, further_arguments : Arguments
-        The arguments for capturing the function, and further inputs.
-    copies : ComparisonCopies or None
-        The copied calls that ``fn`` belongs to, if it is a copy.
-    effects : RunEffects or None
-        The effects of the real run. If the function had any, it is not compared.
+    ``copies`` are the copied calls that ``fn`` belongs to, if it is a copy. If the real run had effects, nothing is
+    compared.
     """
     require_torch()
     from jupyter_graphbreak.experiments import frontends
@@ -439,9 +428,9 @@ def compare_on_inputs(
         with entry.set_up(), limit_time(deadline):
             if effect is not None:
                 return _stopped_comparison(entry, first_arguments, effect, find_cell)
-            why_not_run = entry.why_not_run()
-            if why_not_run is not None:
-                report = _empty_report(Diagnostic("warning", why_not_run))
+            reason = entry.why_not_run()
+            if reason is not None:
+                report = _empty_report(Diagnostic("warning", reason))
                 return Frontends.of(frontends.frontends_without_verdicts(entry.function, first_arguments, report))
             try:
                 return Frontends.of(
@@ -485,12 +474,7 @@ def _report_until_stopped(
 ) -> tuple[schema.Report, dict[str, str]]:
     """Return the report of the compilations before a call was stopped, and its file names by source id.
 
-    The call runs again on copies, and is stopped again.
-
-    Parameters
-    ----------
-    effect : ObservedEffect
-        The effect that the call was about to have; the report lists it.
+    The call runs again on copies, and is stopped again. The report lists the effect that it was about to have.
     """
     import torch
 
@@ -513,5 +497,5 @@ def _report_until_stopped(
         except Exception as error:  # noqa: BLE001 - the effect is still worth reporting
             recording.note("warning", f"The report lacks what was compiled before the call was stopped ({error}).")
     report, files = build_with_files(recording.records)
-    with_effect = with_effects(report, files, [effect], find_cell)
-    return msgspec.structs.replace(with_effect, status="ok", error=None), files
+    report_with_effect = with_effects(report, files, [effect], find_cell)
+    return msgspec.structs.replace(report_with_effect, status="ok", error=None), files

@@ -150,7 +150,7 @@ class Run:
         ValueError
             If an item of ``at`` is not a line.
         """
-        return self._get_rerun().look_at_values(at, seconds)
+        return self._get_rerun().record_values(at, seconds)
 
     def reproducer(self, ident: str, *, redacted: bool = False, seconds: float | None = None) -> Reproducer:
         """Return a standalone script that reproduces a finding of the block; see :meth:`Report.reproducer`.
@@ -184,7 +184,7 @@ def capture(
     processes: bool = False,
     entries: bool = False,
     cost: bool = False,
-    compile: bool = False,  # noqa: A002 - the word in torch
+    compile: bool = False,  # noqa: A002 - torch uses this word
     on_event: Callable[[Event], object] | None = None,
 ) -> Iterator[Run]:
     """Watch the compilations of a ``with`` block.

@@ -65,7 +65,7 @@ _INSTRUCTIONS = (
     "of that report. Before you propose a change for a break or a recompile, test it with judge_patch: accept only the "
     "verdict 'works', or tell the user what 'works on what ran' and 'works but differs' leave open."
 )
-_RUNNING_NOT_ALLOWED = " Running programs is not allowed here: the user can start `graphbreak mcp` with --allow-run."
+_NO_RUNNING_TEXT = " Running programs is not allowed here: the user can start `graphbreak mcp` with --allow-run."
 
 FilePath = Annotated[str, Field(description="Path of a file, relative to the folder that the user chose.")]
 ProgramArguments = Annotated[list[str], Field(description="The program's command-line arguments.")]
@@ -145,8 +145,8 @@ class AssistantTools:
         self,
         path: FilePath,
         arguments: ProgramArguments = [],  # noqa: B006 - never changed, and shown in the tool's schema
-        compile: CompileFlag = False,  # noqa: A002, FBT002 - the word in torch; given by name
-        try_changes: Annotated[  # noqa: FBT002 - given by name
+        compile: CompileFlag = False,  # noqa: A002, FBT002 - torch uses this word; passed by keyword
+        try_changes: Annotated[  # noqa: FBT002 - passed by keyword
             bool, Field(description="Also try changes that remove breaks and recompiles; takes up to two minutes.")
         ] = False,
     ) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def serve(folder: Path, *, allow_run: bool, seconds: float) -> None:
     """Serve the tools on standard input and output until the input ends."""
     os.chdir(folder)  # source text may be read from the working folder
     tools = AssistantTools(Path(), seconds)
-    instructions = _INSTRUCTIONS if allow_run else _INSTRUCTIONS + _RUNNING_NOT_ALLOWED
+    instructions = _INSTRUCTIONS if allow_run else _INSTRUCTIONS + _NO_RUNNING_TEXT
     server = MCPServer(
         "graphbreak", instructions=instructions, version=jupyter_graphbreak.__version__, log_level="WARNING"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jupyter_graphbreak.commands.options import FAILED, SUCCESS, FileProblem
+from jupyter_graphbreak.commands.options import FAILURE_STATUS, SUCCESS_STATUS, FileProblem
 from jupyter_graphbreak.views.words.plain_text import count_text, one_line
 
 _MAX_NAMES = 5
@@ -41,7 +41,7 @@ def checkpoint_command(file: Path, new: Path) -> int:
     renamed = repaired_checkpoint.renamed
     if not renamed:
         click.echo(one_line(f"No name in {file} contains _orig_mod. {new} was not written."), err=True)
-        return FAILED
+        return FAILURE_STATUS
     for old, name in list(renamed.items())[:_MAX_NAMES]:
         click.echo(one_line(f"{old} -> {name}"))
     if len(renamed) > _MAX_NAMES:
@@ -49,4 +49,4 @@ def checkpoint_command(file: Path, new: Path) -> int:
     if repaired_checkpoint.on_cpu:
         click.echo("The tensors are now on the CPU: this machine lacks the device on which they were saved.")
     click.echo(one_line(f"Renamed {count_text(len(renamed), 'name')}; wrote {new}."))
-    return SUCCESS
+    return SUCCESS_STATUS

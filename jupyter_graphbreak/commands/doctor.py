@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jupyter_graphbreak.commands.options import FAILED, SUCCESS, format_option
+from jupyter_graphbreak.commands.options import FAILURE_STATUS, SUCCESS_STATUS, format_option
 from jupyter_graphbreak.views.words.plain_text import count_text, join_with_and
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ def doctor_command(output_format: str) -> int:
         for finding in examine_installation():
             findings.append(finding)
             if output_format == "text":
-                click.echo(f"{'ok' if finding.fix is None else 'fault':6}{finding.what}: {finding.says}")
+                click.echo(f"{'ok' if finding.fix is None else 'fault':6}{finding.requirement}: {finding.sentence}")
                 if finding.fix is not None:
                     click.echo(f"      {finding.fix}")
-    faults = [finding.what for finding in findings if finding.fix is not None]
+    faults = [finding.requirement for finding in findings if finding.fix is not None]
     if output_format == "json":
         click.echo(msgspec.json.encode([dataclasses.asdict(finding) for finding in findings]))
     else:
         click.echo(f"{count_text(len(faults), 'fault')}: {join_with_and(faults)}." if faults else "All is well.")
-    return FAILED if faults else SUCCESS
+    return FAILURE_STATUS if faults else SUCCESS_STATUS
 
 
 @contextlib.contextmanager

@@ -11,9 +11,9 @@ import click
 
 from jupyter_graphbreak.commands.formats import CommandResult
 from jupyter_graphbreak.commands.options import (
-    FAILED,
-    SUCCESS,
-    UNREADABLE,
+    FAILURE_STATUS,
+    SUCCESS_STATUS,
+    UNREADABLE_STATUS,
     FileProblem,
     Gate,
     SharedOptions,
@@ -62,4 +62,4 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
         print_message("the notebook ended early" if shared["redact"] else f"the notebook ended early: {error}")
     for warning in problems:
         print_message("some reports cannot be read" if shared["redact"] else str(warning.message))
-    return FAILED if error is not None else status or (UNREADABLE if problems else SUCCESS)
+    return FAILURE_STATUS if error is not None else status or (UNREADABLE_STATUS if problems else SUCCESS_STATUS)

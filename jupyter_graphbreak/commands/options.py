@@ -108,7 +108,7 @@ class Gate:
         if shared.update_baseline and shared.baseline is not None:
             if have_compiled_nothing(result.reports):
                 print_message(f"{shared.baseline} was not written: nothing was compiled; {NOTHING_COMPILED_ADVICE}")
-                return FAILED
+                return FAILURE_STATUS
             try:
                 max_recompiles = self._baseline.max_recompiles if self._baseline is not None else 0
                 save_baseline(shared.baseline, replace(baseline_of(result.reports), max_recompiles=max_recompiles))
@@ -117,23 +117,25 @@ class Gate:
             print_message(f"wrote {shared.baseline}")
         if verdict is not None and shared.output_format not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
-        return SUCCESS if verdict is None or verdict.has_passed else FAILED
+        return SUCCESS_STATUS if verdict is None or verdict.has_passed else FAILURE_STATUS
 
 
 def _failure_reason(error: OSError | ValueError) -> str:
     if isinstance(error, MalformedBaseline):
         return f"not a baseline: {error}; correct it, or delete it and create it again with --update-baseline"
-    why: str = getattr(error, "strerror", None) or str(error)
-    return why[:1].lower() + why[1:]
+    reason: str = getattr(error, "strerror", None) or str(error)
+    return reason[:1].lower() + reason[1:]
 
 
-SUCCESS, FAILED, MISUSE, UNREADABLE, CRASHED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+# The exit statuses of commands.
+SUCCESS_STATUS, FAILURE_STATUS, MISUSE_STATUS = 0, 1, 2
+UNREADABLE_STATUS, CRASHED_STATUS, INTERRUPTED_STATUS = 3, 4, 130
 
 
 class FileProblem(click.ClickException):
     """A file or folder cannot be read or written; the message states the path and the reason in one line."""
 
-    exit_code = UNREADABLE
+    exit_code = UNREADABLE_STATUS
 
 
 #: Messages quote names and strings from files, which may have any length.

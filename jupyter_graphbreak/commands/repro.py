@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jupyter_graphbreak.commands.options import FAILED, SUCCESS, print_message
+from jupyter_graphbreak.commands.options import FAILURE_STATUS, SUCCESS_STATUS, print_message
 from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_program
 
 
@@ -25,19 +25,19 @@ def repro_command(context: click.Context, /, *, ident: str | None, issue: bool, 
     step, and has run in its own process, in an empty folder. To find it, calls of the program are repeated; each is
     stopped before it has an effect on files, connections or processes. The exit status is 1 if there is no such script.
     """
-    from jupyter_graphbreak.experiments.reproducer.target import CHECK, reproducible_ids
+    from jupyter_graphbreak.experiments.reproducer.target import CHECK_ID, reproducible_ids
     from jupyter_graphbreak.results import NotReproducedError
 
     program = program_of(context)
     run, status = run_program(program, compiles=compiles, to_stderr=True, entries=True)
     if run is None:
-        return status or FAILED
-    if ident == CHECK:
+        return status or FAILURE_STATUS
+    if ident == CHECK_ID:
         run.check()
     idents = reproducible_ids(run.report)
     if ident is None and not idents:
         print_message("nothing to reproduce: the report has no break, recompile or error")
-        return FAILED
+        return FAILURE_STATUS
     try:
         script = run.reproducer(ident or idents[0], redacted=redact)
     except LookupError:
@@ -45,6 +45,6 @@ def repro_command(context: click.Context, /, *, ident: str | None, issue: bool, 
         raise click.UsageError(f"--id {ident}: the report has no such id; it has {available}") from None
     except NotReproducedError as reason:
         print_message(str(reason))
-        return FAILED
+        return FAILURE_STATUS
     click.echo(script.issue if issue else script, nl=False)
-    return SUCCESS
+    return SUCCESS_STATUS

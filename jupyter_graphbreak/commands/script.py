@@ -20,7 +20,7 @@ import click
 from msgspec.structs import replace
 
 from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
-from jupyter_graphbreak.commands.options import FAILED, INTERRUPTED, Gate, SharedOptions, shared_options
+from jupyter_graphbreak.commands.options import FAILURE_STATUS, INTERRUPTED_STATUS, Gate, SharedOptions, shared_options
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def script_command(
         entries=any(reruns),
     )
     if run is None:
-        return status or FAILED
+        return status or FAILURE_STATUS
 
     report = _rerun(run, reruns) if any(reruns) else run.report
     gate_status = gate.finish(
@@ -144,7 +144,7 @@ def program_of(context: click.Context) -> RequestedProgram:
     if module == "" or not words:
         command = context.info_name
         raise click.UsageError(f"no program given: use graphbreak {command} FILE or graphbreak {command} -m MODULE")
-    if module is None and not os.path.isfile(words[0]):  # noqa: PTH113 - the name stays unchanged
+    if module is None and not os.path.isfile(words[0]):  # noqa: PTH113 - a Path would change the name
         raise click.UsageError(f"{words[0]}: no such file")
     if module is not None and not _module_exists(module):
         raise click.UsageError(f"-m {module}: no such module")
@@ -179,11 +179,11 @@ def run_program(
         except SystemExit as exit_:
             status = _exit_status(exit_.code)
         except KeyboardInterrupt:
-            status = INTERRUPTED
-        except Exception as error:  # noqa: BLE001 - any error that the program raises
+            status = INTERRUPTED_STATUS
+        except Exception as error:  # noqa: BLE001 - the program may raise any error
             program_traceback = _program_traceback(error)
             sys.excepthook(type(error), error.with_traceback(program_traceback), program_traceback)
-            status = FAILED
+            status = FAILURE_STATUS
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
     return run, status
@@ -211,7 +211,7 @@ def _run_as_main(path: str, module: str | None, *, compiles_calls: bool) -> None
         vars(main).update(__package__=spec.parent, __loader__=spec.loader)
         sys.argv[0] = filename
     sys.modules["__main__"] = main
-    exec(code, vars(main))  # noqa: S102 - the program
+    exec(code, vars(main))  # noqa: S102 - runs the user's program
 
 
 def _code_of(spec: ModuleSpec | None, filename: str) -> CodeType:
@@ -286,7 +286,7 @@ def _exit_status(code: Any) -> int:
 
 
 def _module_exists(module: str) -> bool:
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as Python does
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - Python does the same
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError, AttributeError):

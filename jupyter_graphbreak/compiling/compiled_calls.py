@@ -29,15 +29,15 @@ from jupyter_graphbreak._torch_compat.module_calls import (
 )
 from jupyter_graphbreak._torch_compat.patching import redirect_calls_on_thread, report_to_run
 from jupyter_graphbreak._torch_compat.threads import claim_thread
-from jupyter_graphbreak.compiling.descriptions import CompiledCallable, expression_for
-from jupyter_graphbreak.compiling.roles import (
+from jupyter_graphbreak.compiling.call_treatments import (
     is_metric,
     may_be_compiled,
     plain_function,
-    role_of,
-    role_with_arguments,
     trains_in_forward,
+    treatment_of,
+    treatment_with_arguments,
 )
+from jupyter_graphbreak.compiling.descriptions import CompiledCallable, expression_for
 from jupyter_graphbreak.compiling.routes import RoutedFunctions, active_routes
 from jupyter_graphbreak.compiling.tracebacks import check_hiding, failed_assertion, hide_compiler, stack_of_graph_line
 from jupyter_graphbreak.faults import suppress_faults, with_fallback
@@ -49,20 +49,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from jupyter_graphbreak.compiling.call_treatments import CallTreatment
     from jupyter_graphbreak.compiling.compile_options import CompileOptions
-    from jupyter_graphbreak.compiling.roles import Role
 
 
-@contextlib.contextmanager
-def show_warnings_at_source_lines() -> Iterator[None]:
+def show_warnings_at_source_lines() -> contextlib.AbstractContextManager[None]:
     """Show warnings from this thread's graphs at the source lines of the operations, while the context is open."""
-    with redirect_calls_on_thread(warnings, "_showwarnmsg", _redirect_to_source_line):
-        yield
+    return redirect_calls_on_thread(warnings, "_showwarnmsg", _redirect_to_source_line)
 
 
 def _redirect_to_source_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]] | None:
     """Return the call that warns at the source line of an operation; ``None`` if the warning is not from a graph."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the graph that warns
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - finds the graph that warns
     while frame is not None and frame.f_code.co_filename != message.filename:
         frame = frame.f_back
     stack = stack_of_graph_line(frame, message.lineno) if frame is not None else []
@@ -108,9 +106,9 @@ class CompiledCalls:
         self._thread = threading.get_ident()
         self._state = Interception()
         self._depth = 0
-        self._roles: dict[types.CodeType, Role | None] = {}
-        #: The roles of calls by the code and the types of the arguments.
-        self._roles_by_types: dict[Any, Role] = {}
+        self._treatments: dict[types.CodeType, CallTreatment | None] = {}
+        #: The treatments of calls by the code and the types of the arguments.
+        self._treatments_by_types: dict[Any, CallTreatment] = {}
         self._cell_function: Callable[[], Any] | None = None
         self._caller: Callable[..., Any] | None = None
         self._traceable_callables = TraceableCallables()
@@ -151,46 +149,46 @@ class CompiledCalls:
         if isinstance(callable_, torch.nn.Module):
             return make_interceptor(callable_, self._state, functools.partial(self._plan_overridden_call, callable_))
         try:
-            role = self._role_of(callable_)
-            if role == "look inside":
+            treatment = self._treatment_of(callable_)
+            if treatment == "look inside":
                 return self._with_routed_calls(callable_)
         except RecursionError:  # the program's own recursion is near its limit
             return callable_
         return (
             callable_
-            if role == "leave"
+            if treatment == "leave"
             else make_interceptor(callable_, self._state, functools.partial(self._plan_routed_call, callable_))
         )
 
-    def _role_of(self, callable_: Any) -> Role | None:
-        """Return the role of a callable, cached by its code."""
+    def _treatment_of(self, callable_: Any) -> CallTreatment | None:
+        """Return the treatment of a callable, cached by its code."""
         function = plain_function(callable_)
         if function is None or isinstance(callable_, functools.partial):
-            return role_of(callable_)
-        if function.__code__ not in self._roles:
-            self._roles[function.__code__] = role_of(callable_)
-        return self._roles[function.__code__]
+            return treatment_of(callable_)
+        if function.__code__ not in self._treatments:
+            self._treatments[function.__code__] = treatment_of(callable_)
+        return self._treatments[function.__code__]
 
-    def _role_of_call(self, callable_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Role:
-        """Return the role of a call, cached by its code and the types of the arguments."""
+    def _treatment_of_call(self, callable_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTreatment:
+        """Return the treatment of a call, cached by its code and the types of the arguments."""
         function = plain_function(callable_)
         if function is None:
-            return role_with_arguments(callable_, args, kwargs)
+            return treatment_with_arguments(callable_, args, kwargs)
         key = (function.__code__, tuple(map(type, args)), tuple((name, type(kwargs[name])) for name in sorted(kwargs)))
-        if key not in self._roles_by_types:
-            self._roles_by_types[key] = role_with_arguments(callable_, args, kwargs)
-        return self._roles_by_types[key]
+        if key not in self._treatments_by_types:
+            self._treatments_by_types[key] = treatment_with_arguments(callable_, args, kwargs)
+        return self._treatments_by_types[key]
 
     def _plan_routed_call(self, callable_: Any, *args: Any, **kwargs: Any) -> SubstituteCall:
         """Return the call that replaces a routed call."""
         while isinstance(callable_, functools.partial):
             callable_, args, kwargs = callable_.func, (*callable_.args, *args), {**callable_.keywords, **kwargs}
-        role: Role = "leave"
+        treatment: CallTreatment = "leave"
         with contextlib.suppress(RecursionError):  # the program's own recursion is near its limit
-            role = self._role_of_call(callable_, args, kwargs)
-            if role == "look inside":
+            treatment = self._treatment_of_call(callable_, args, kwargs)
+            if treatment == "look inside":
                 callable_ = self._with_routed_calls(callable_)
-        substitute = self.plan_compiled_call(callable_, callable_, args, kwargs) if role == "compile" else None
+        substitute = self.plan_compiled_call(callable_, callable_, args, kwargs) if treatment == "compile" else None
         self._depth += 1
         return substitute or SubstituteCall(callable_, args, kwargs, hide_compilation, self._leave_call)
 
@@ -198,7 +196,7 @@ class CompiledCalls:
         """Return a function or method with its own calls routed, or the callable itself if its source is unknown."""
         bound = callable_ if isinstance(callable_, types.MethodType) else None
         if bound is None and not isinstance(callable_, types.FunctionType):
-            bound = getattr(callable_, "__call__", None)  # noqa: B004 - the method of an instance
+            bound = getattr(callable_, "__call__", None)  # noqa: B004 - reads the method of an instance
         function = bound.__func__ if isinstance(bound, types.MethodType) else callable_
         if not isinstance(function, types.FunctionType):
             return callable_
@@ -327,7 +325,7 @@ hide_compilation = with_fallback(
 )
 
 
-def _restore_after_failure(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - bound with functools.partial
+def _restore_after_failure(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - functools.partial binds the parameter
     """Restore the grad mode; return an AssertionError if an ``assert`` of the program failed within a graph."""
     torch.set_grad_enabled(grad_mode)
     return failed_assertion(error)

@@ -87,10 +87,7 @@ class RoutedFunctions:
         self._routed_code: dict[types.CodeType, types.CodeType | None] = {}
 
     def copy_with_routed_calls(self, function: types.FunctionType) -> types.FunctionType | None:
-        """Return a copy of a function with its calls routed; ``None`` if its source is unknown or has changed.
-
-        The copy shares the globals, the closure, the defaults and the attributes of the function.
-        """
+        """Return a copy of a function with its calls routed; ``None`` if its source is unknown or has changed."""
         code = function.__code__
         if code not in self._routed_code:
             self._routed_code[code] = route_code(code)

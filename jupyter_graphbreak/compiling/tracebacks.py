@@ -148,10 +148,10 @@ def _entry_at_line(tb: types.TracebackType, name: str, filename: str, line: int)
     )
     code = compile(ast.Module([raise_statement], []), filename, "exec").replace(co_name=name, co_qualname=name)
     try:
-        exec(code, tb.tb_frame.f_globals, {})  # noqa: S102 - the statement above
+        exec(code, tb.tb_frame.f_globals, {})  # noqa: S102 - runs the statement above
     except StopIteration as error:
-        own_tb = error.__traceback__
-        return own_tb.tb_next if own_tb is not None else None
+        own_traceback = error.__traceback__
+        return own_traceback.tb_next if own_traceback is not None else None
     return None
 
 
@@ -267,19 +267,19 @@ def _stand_in(tb: types.TracebackType, function_code: types.CodeType) -> types.T
     try:
         if name == "<module>":
             code = compile(ast.Module([statement], []), filename, "exec")
-            exec(code, frame.f_globals, namespace)  # noqa: S102 - the statement above
+            exec(code, frame.f_globals, namespace)  # noqa: S102 - runs the statement above
         else:
             args, kwargs = _call_arguments(function_code, frame.f_locals)
             definition = _stand_in_function(statement, function_code)
             code = compile(ast.Module([definition], []), filename, "exec")
             namespace = {**frame.f_globals, **namespace}
-            exec(code, namespace)  # noqa: S102 - as above
+            exec(code, namespace)  # noqa: S102 - runs the statement above
             stand_in = namespace["stand_in"]
             stand_in.__code__ = stand_in.__code__.replace(co_name=name, co_qualname=name)
             stand_in(*args, **kwargs)
     except StopIteration as error:
-        own_tb = error.__traceback__
-        return own_tb.tb_next if own_tb is not None else None
+        own_traceback = error.__traceback__
+        return own_traceback.tb_next if own_traceback is not None else None
     return None
 
 
@@ -390,5 +390,5 @@ def _stand_in_function(statement: ast.stmt, function_code: types.CodeType) -> as
     )
     definition = ast.FunctionDef("stand_in", args, [statement], [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
-        setattr(definition, "type_params", [])  # noqa: B010 - unknown to Python 3.11's types
+        setattr(definition, "type_params", [])  # noqa: B010 - Python 3.11's types lack the attribute
     return ast.copy_location(definition, line_range)

@@ -19,7 +19,6 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
 from jupyter_graphbreak.experiments.trial.entry import callable_name
-from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inputs import Input, example_of
 from jupyter_graphbreak.experiments.trial.memory import StorageRecorder
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
@@ -148,10 +147,7 @@ class FrontendExamination:
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
-            with (
-                self._subject.activate(),
-                prevent_effects(self._subject.function, changeable_parts=self._subject.changeable_parts),
-            ):
+            with self._subject.activate(), self._subject.prevent_effects():
                 arguments = self._subject.replace_with_copies(eager.first_input.arguments)
                 program = capture(self._subject.function, self._subject.copy_arguments(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding

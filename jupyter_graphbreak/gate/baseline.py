@@ -34,7 +34,7 @@ _FILE_HEADER = """\
 """
 
 
-class MalformedBaseline(ValueError):  # noqa: N818 - reads as the sentence it reports
+class MalformedBaseline(ValueError):  # noqa: N818 - the name already states an error
     """A baseline cannot be read; the message states the reason in one line."""
 
 
@@ -85,11 +85,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_baseline(text: str) -> Baseline:
-    """Parse the text of a baseline.
-
-    Raises a MalformedBaseline if it is not TOML, has unknown or malformed fields, or has a different version of the
-    format.
-    """
+    """Parse the text of a baseline; raise a MalformedBaseline for an unknown version or unknown or malformed fields."""
     if any(map(_has_long_key, text.split("\n"))):
         raise MalformedBaseline("it has a key with too many parts")
     try:

@@ -206,7 +206,7 @@ def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     return ids
 
 
-NOTHING_COMPILED = "nothing was compiled, so the absence of breaks proves nothing"
+NOTHING_COMPILED_TEXT = "nothing was compiled, so the absence of breaks proves nothing"
 NOTHING_COMPILED_ADVICE = (
     "call a compiled function in this process, and check that compiling is not switched off by "
     'TORCH_COMPILE_DISABLE=1, torch._dynamo.config.disable or the stance "force_eager"'
@@ -216,7 +216,7 @@ NOTHING_COMPILED_ADVICE = (
 def headline(verdict: GateVerdict) -> str:
     """Return the verdict in one line: "gate failed: 1 new break, 1 function newly runs eagerly"."""
     if verdict.nothing_compiled:
-        return f"gate failed: {NOTHING_COMPILED}"
+        return f"gate failed: {NOTHING_COMPILED_TEXT}"
     parts = [
         _count_text(len(verdict.new_breaks), "new break"),
         _count_text(len(verdict.newly_eager), "function newly runs eagerly", "functions newly run eagerly"),

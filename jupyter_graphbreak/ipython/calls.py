@@ -83,20 +83,19 @@ class FrontendComparison:
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         if not any(isinstance(node, _NODES_WITH_EFFECTS) for value in values for node in ast.walk(value)):
             return evaluate_without_calling(call, self._namespace)
-        from jupyter_graphbreak.experiments.trial.guard import prevent_effects
         from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
         from jupyter_graphbreak.experiments.trial.subject import Subject
 
-        function = eval(ast.unparse(call.func), self._namespace)  # noqa: S307 - a name, perhaps with attributes
+        function = eval(ast.unparse(call.func), self._namespace)  # noqa: S307 - evaluates a name, perhaps with attributes
         collecting_call = ast.Call(
             ast.Lambda(_ARGS_AND_KWARGS_PARAMETERS, _ARGS_AND_KWARGS_TUPLE), call.args, call.keywords
         )
         text = ast.unparse(ast.Lambda(_NO_ARGUMENTS, collecting_call))
         try:
             with sandbox_runs():
-                subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
-                with prevent_effects(subject.function, changeable_parts=subject.changeable_parts), subject.activate():
+                subject = Subject(eval(text, self._namespace))  # noqa: S307 - wraps the user's code in a function
+                with subject.prevent_effects(), subject.activate():
                     args, kwargs = subject.function()
         except TrialStoppedError as stopped:
             raise UsageError(
@@ -113,7 +112,7 @@ class FrontendComparison:
         if not all(isinstance(node, ast.Name | ast.Attribute) for node in nodes):
             return False
         try:
-            value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - a name, perhaps with attributes
+            value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - evaluates a name, perhaps with attributes
         except Exception:  # noqa: BLE001 - the name was deleted, or a property fails
             return False
         return is_user_written(compiled_callable(value) or value)
@@ -133,7 +132,7 @@ def evaluate_without_calling(call: ast.Call, namespace: dict[str, Any]) -> Evalu
     def _collect(function: Any, *args: Any, **kwargs: Any) -> EvaluatedCall:
         return function, list(args), kwargs
 
-    return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code
+    return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - evaluates the user's code
 
 
 def calls_to_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:

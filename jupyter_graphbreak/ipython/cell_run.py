@@ -266,8 +266,8 @@ class CellRuns:
         lines = lines_with_tensor_operations(tree.body, self._shell.user_ns)
         if not lines:
             return report
-        where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
-        note = Diagnostic("info", f"{_NOTE_ON_LINES} Put {where} into a function and call it.")
+        place = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
+        note = Diagnostic("info", f"{_NOTE_ON_LINES} Put {place} into a function and call it.")
         return replace(report, diagnostics=[*report.diagnostics, note])
 
     def _with_changes(self, report: Report, observation: Observation) -> Report:

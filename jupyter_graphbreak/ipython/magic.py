@@ -67,7 +67,7 @@ def _begin(
     edited_cells: tuple[tuple[str, str], ...] = (),
 ) -> None:
     """Begin to observe the cell that calls this function."""
-    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's frame, above that of with_fallback
+    filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the caller of with_fallback is the cell
     magic = _loaded_magic()
     options = read_options(magic.parser, line)
     magic.runs.begin(options, plan, cell_magic, filename, only_torch=only_torch, edited_cells=edited_cells)
@@ -188,9 +188,9 @@ class CompileExplain(Magics):
         self._ip.ast_transformers.append(self._ast_transformer)
 
     def _suspend_transformer(self) -> None:
-        """If our transformer is the last one, remove it before IPython checks whether there are any.
+        """If our transformer is the last one, remove it before IPython checks whether there are transformers.
 
-        If there are any, IPython walks the whole cell recursively (``ast.fix_missing_locations``), which fails for a
+        If there are some, IPython walks the whole cell recursively (``ast.fix_missing_locations``), which fails for a
         sum of a thousand terms. IPython is iterating over the list now and would skip the transformer after a
         removed one.
         """

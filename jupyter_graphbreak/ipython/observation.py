@@ -336,12 +336,12 @@ class Observation:
                 first_break_ids=self._breaks_left_untried(report),
             )
 
-        look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])
+        record_values = functools.partial(rerun.record_values, self.options.at or [])
         analyses: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries_changes, "trying remedies", try_remedies),
             (self.options.cost, "measuring", rerun.measure),
             (self.options.check, "checking", rerun.check),
-            (self.options.looks_at_values, "recording values", look_at_values),
+            (self.options.looks_at_values, "recording values", record_values),
             (self.options.repro, "reproducing", rerun.reproduce_all),
         ]
         requested_activities = [activity for is_requested, activity, _ in analyses if is_requested]
@@ -365,12 +365,12 @@ class Observation:
     def _breaks_left_untried(self, report: Report) -> list[str]:
         """Return the ids of the breaks whose remedies an interrupt left untried in the previous run of the cell."""
         from jupyter_graphbreak.analysis.matching import same_breaks
-        from jupyter_graphbreak.report.remedies import INTERRUPTED
+        from jupyter_graphbreak.report.remedies import INTERRUPTED_REASON
 
         if self.previous_report is None:
             return []
         remedies = self.previous_report.remedies or []
-        untried_ids = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
+        untried_ids = {ident for remedy in remedies if remedy.reason == INTERRUPTED_REASON for ident in remedy.breaks}
         return [later for earlier, later in same_breaks(self.previous_report, report).items() if earlier in untried_ids]
 
     def _show_status(self, activity: str) -> None:
@@ -435,7 +435,7 @@ class Observation:
                         self._shell.user_ns[self.options.output] = frontends
                     display(frontends)
         except UsageError as error:
-            print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
+            print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run, so the error is not raised
         finally:
             display(replace(report, diagnostics=[*report.diagnostics, *self._notes[note_count:]]))
 

@@ -83,7 +83,7 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def tries_changes(self) -> bool:
-        """Whether to try changes: those of this package or the user's patch."""
+        """Whether to try changes, either those of this package or the user's patch."""
         return self.remedies or self.patch is not None
 
     def used_compile_options(self) -> list[str]:
@@ -92,10 +92,7 @@ class Options(msgspec.Struct, frozen=True):
 
 
 def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
-    """Return the options on the magic's line, or raise a UsageError if an option is unknown or its value wrong.
-
-    The last argument of the parser, ``expression``, takes all words after the options.
-    """
+    """Return the options on the magic's line, or raise a UsageError if an option or its value is invalid."""
     words = list(re.finditer(r"\S+", line))
     try:
         arguments = vars(parser.parse_args([word[0] for word in words]))
@@ -136,7 +133,7 @@ def choose_device(requested: str, cuda: CudaDevices, mentioned_objects: Mapping[
     if requested != "auto":
         return _choose_cuda(requested, cuda)
     if not cuda.names:
-        return DeviceChoice(Device("auto", "cpu", note=cuda.why_none))
+        return DeviceChoice(Device("auto", "cpu", note=cuda.missing_reason))
     on_cpu = [name for name, value in mentioned_objects.items() if "cpu" in device_types_of(value)]
     if on_cpu:
         names = f"{join_words(on_cpu, ', ', _MAX_NAMES)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
@@ -147,7 +144,7 @@ def choose_device(requested: str, cuda: CudaDevices, mentioned_objects: Mapping[
 
 def _choose_cuda(requested: str, cuda: CudaDevices) -> DeviceChoice:
     if not cuda.names:
-        raise ValueError(f"--device {requested}: {cuda.why_none}; use --device cpu")
+        raise ValueError(f"--device {requested}: {cuda.missing_reason}; use --device cpu")
     number = int(requested.partition(":")[2] or cuda.current_index)
     if number >= len(cuda.names):
         available = ", ".join(f"cuda:{index} {name}" for index, name in enumerate(cuda.names))

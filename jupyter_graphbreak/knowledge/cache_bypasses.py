@@ -7,26 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheBypass:
-    """A reason why the AOTAutograd cache, the Inductor cache or both are bypassed.
+    """A reason why the AOTAutograd cache, the Inductor cache or both are bypassed."""
 
-    Parameters
-    ----------
-    name : str
-        The name of the entry's page and example program.
-    title : str
-        The cause in the reader's words; code is in backticks.
-    search_strings : tuple of str
-        Parts of PyTorch's reason; any one of them identifies the entry.
-    reason : str
-        PyTorch's reason, as a report shows it.
-    advice : str or None
-        The way to avoid the bypass, to be appended to a sentence.
-    """
-
+    #: The name of the entry's page and example program.
     name: str
+    #: The cause in the reader's words; code is in backticks.
     title: str
+    #: Parts of PyTorch's reason; any one of them identifies the entry.
     search_strings: tuple[str, ...]
+    #: PyTorch's reason, as a report shows it.
     reason: str
+    #: The way to avoid the bypass, to be appended to a sentence.
     advice: str | None = None
 
 

@@ -18,14 +18,14 @@ from jupyter_graphbreak.knowledge.switches import SWITCHES
 
 _ALLOW_RNN = DynamoSetting("allow_rnn", value=True)
 _COMPILED_AUTOGRAD = DynamoSetting("compiled_autograd", value=True)
-#: A backward() after the compiled call raises "BackwardState requires CompiledAutograd".
+#: The advice has a condition: a backward() after the compiled call raises "BackwardState requires CompiledAutograd".
 _COMPILED_AUTOGRAD_ADVICE = f"set {_COMPILED_AUTOGRAD}, if backward() runs inside the compiled function"
 _INLINE_MODULES = DynamoSetting("inline_inbuilt_nn_modules", value=True)
 _MORE_RECOMPILES = DynamoSetting("recompile_limit", value=64, is_safe=True)
 _NO_FORCED_BREAKS = DynamoSetting("debug_force_graph_break_on_leaf_return", value=False)
 _CAPTURE_SCALARS = DynamoSetting("capture_scalar_outputs", value=True, is_safe=True)
 _CAPTURE_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
-#: A branch on a captured number still breaks, and indexing a list with it is an error.
+#: The advice has a condition: a branch on a captured number still breaks, and indexing a list with it is an error.
 _CAPTURE_SCALARS_ADVICE = f"set {_CAPTURE_SCALARS}, if only tensor operations use the number"
 _SKIP_SIDE_EFFECTS = DynamoSetting(
     "skip_fwd_side_effects_in_bwd_under_checkpoint", value=True, is_safe=False, since="2.10"
@@ -151,6 +151,10 @@ _SPARSE_ADVICE = (
     "with the sparse tensor outside of the compiled function"
 )
 _MOVE_OUTSIDE_ADVICE = "move it before or after the compiled function"
+_UNTRACED_CALL_ADVICE = (
+    "call the function before the compiled function and pass its result as an argument, or call it after; Dynamo "
+    "cannot trace it"
+)
 
 CAUSES = (
     KnownCause(
@@ -186,7 +190,7 @@ CAUSES = (
             "Decide whether this code can be written differently or stay out of the compiled function: PyTorch "
             "considers the error its own bug, so report it."
         ),
-        page="errors.md#report-it-to-pytorch",
+        page="errors.md#report-the-bug-to-pytorch",
     ),
     KnownCause(
         "ConstraintViolationError",
@@ -237,10 +241,7 @@ CAUSES = (
         ("Attempted to call function marked as skipped",),
         title="Call to a function that Dynamo does not trace",
         former_messages=("inline in skipfiles: ...", "skip function ... in file ..."),
-        advice=(
-            "call the function before the compiled function and pass its result as an argument, or call it after; "
-            "Dynamo cannot trace it"
-        ),
+        advice=_UNTRACED_CALL_ADVICE,
         rewrites=("detach instead of Variable",),
         is_named_by_call=True,
     ),
@@ -248,12 +249,14 @@ CAUSES = (
         "GB0008",
         ("Attempted to inline function marked as skipped",),
         title="Call to a function that Dynamo does not trace",
+        advice=_UNTRACED_CALL_ADVICE,
         is_named_by_call=True,
     ),
     KnownCause(
         "GB0009",
         ("Attempted to inline function marked as skipped (SkipFunctionVariable)",),
         title="Call to a function that Dynamo does not trace",
+        advice=_UNTRACED_CALL_ADVICE,
         is_named_by_call=True,
     ),
     KnownCause(
@@ -1461,10 +1464,10 @@ CAUSES = (
         "GB8335",
         ("Generator reconstruction with mutations",),
         title="Generator in use across a break",
-        advice=skipped_functions.LIVE_GENERATOR.way_out,
+        advice=skipped_functions.LIVE_GENERATOR_TYPE.way_out,
         setting_advice=_PARAMETER_LIST_ADVICE,
         manual_step=_GENERATOR_STEP,
-        skip=skipped_functions.LIVE_GENERATOR,
+        skip=skipped_functions.LIVE_GENERATOR_TYPE,
         since="2.11",
     ),
     KnownCause(
@@ -1778,6 +1781,29 @@ CALLS = (
         advice="loop without the progress bar if torch.compiler.is_compiling(), or compile only the body of the loop",
     ),
     KnownCall(
+        names=("tqdm.write", "tqdm.update", "tqdm.set_postfix", "tqdm.set_postfix_str", "tqdm.set_description"),
+        pattern=r"\b(?:tqdm|pbar|bar)\.(?:write|update|set_postfix|set_description)\w*\(",
+        title="Progress bar",
+        advice="update the progress bar after the call, from the function's result",
+        manual_step=_OUTPUT_STEP,
+    ),
+    KnownCall(
+        names=(
+            "SummaryWriter.add_scalar",
+            "SummaryWriter.add_scalars",
+            "SummaryWriter.add_histogram",
+            "SummaryWriter.add_image",
+            "SummaryWriter.add_figure",
+            "SummaryWriter.add_text",
+        ),
+        pattern=r"\.add_(?:scalars?|histogram|image|figure|text)\(",
+        title="TensorBoard log",
+        advice="return what you log, and log it after the call; or put the call into a method under "
+        "@torch.compiler.disable, which is one break",
+        manual_step=_OUTPUT_STEP,
+        page="libraries.md#wandb-tensorboard-mlflow",
+    ),
+    KnownCall(
         names=("time", "perf_counter"),
         pattern=r"\b(perf_counter|monotonic|process_time|time\.time|time_ns|synchronize|elapsed_time)\b",
         title="Clock read in compiled code",
@@ -1895,7 +1921,7 @@ CALLS = (
         title="`breakpoint`",
         advice="debug it eagerly, with torch.compiler.set_stance('force_eager')",
         manual_step=_INTERACTION_STEP,
-        page="errors.md#step-through-it-with-a-debugger",
+        page="errors.md#step-through-compiled-code-with-a-debugger",
     ),
     KnownCall(
         pattern=r"\bcontext_?var\w*\.|\.get\(\)",
@@ -1957,10 +1983,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
 
 def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
-    """Return whether the code of a break, such as a backward pass, belongs outside of the compiled function.
-
-    The parameters are those of :func:`known_cause`.
-    """
+    """Return whether the code of a break, such as a backward pass, belongs outside of the compiled function."""
     step = known_cause(gb_id, name, code=code).manual_step
     return step is not None and step.decides_compiled_region
 

@@ -89,23 +89,16 @@ class SkipReason:
 class KnownCall:
     """The facts about a called function or an operator, for breaks of any cause unless ``causes`` restricts them.
 
-    Parameters
-    ----------
-    names : tuple of str
-        The names of the function in Dynamo's context of a break.
-    pattern : str or None
-        A regular expression for the source code of the call.
-    causes : tuple of str
-        The GB ids of the causes that the entry applies to, if its pattern matches the code; empty for any cause.
-    context : str
-        A part of Dynamo's context of a break, which an entry with ``causes`` needs as well.
-    title, advice, setting_advice, manual_step, page
-        As in :class:`KnownCause`; ``None`` leaves the value of the cause's own entry.
+    Other fields are as in :class:`KnownCause`; ``None`` leaves the value of the cause's own entry.
     """
 
+    #: The names of the function in Dynamo's context of a break.
     names: tuple[str, ...] = ()
+    #: A regular expression for the source code of the call.
     pattern: str | None = None
+    #: The GB ids of the causes that the entry applies to, if its pattern matches the code; empty for any cause.
     causes: tuple[str, ...] = ()
+    #: A part of Dynamo's context of a break, which an entry with ``causes`` needs as well.
     context: str = ""
     title: str | None = None
     advice: str | None = None
@@ -116,75 +109,49 @@ class KnownCall:
 
 @dataclass(frozen=True, slots=True)
 class KnownCause:
-    """The facts about a cause of graph breaks.
+    """The facts about a cause of graph breaks."""
 
-    Parameters
-    ----------
-    id : str
-        The GB id, or PyTorch's name for a cause without one.
-    names : tuple of str
-        PyTorch's names for the cause in all releases. Messages of old releases contain a name and no id.
-    title : str
-        The cause in the reader's words; code is in backticks.
-    advice : str or None
-        The advice for a line of the reader's own code; it mentions the risk, if there is one.
-    setting_advice : str or None
-        The part of the advice that also applies to a line of a library: a setting, or a different argument.
-    advice_by_use : tuple of tuple
-        The advice for branches with a known purpose; it replaces ``advice``.
-    advice_if_consequence : str or None
-        Additional advice if this cause prevents a function from resuming after a break.
-    manual_step : ManualStep or None
-        The decision for a person if no remedy works.
-    manual_steps_by_use : tuple of tuple
-        The decisions about branches with a known purpose; they replace ``manual_step``.
-    settings : tuple of tuple of DynamoSetting
-        The combinations of settings to try, least intrusive first.
-    rewrites : tuple of str
-        The changes to the source code to try.
-    skip : SkipReason or None
-        The reason to show if this cause makes a function run eagerly; ``None`` for a general reason.
-    also_reported_as : tuple of str
-        The names for the cause in ``torch._dynamo.explain`` and Dynamo's logs.
-    is_named_by_call : bool
-        Whether the id only means that a call could not be traced; the entry of the called function then says more.
-    is_deliberate : bool
-        Whether the code breaks the graph on purpose.
-    is_captured_by_fullgraph : bool
-        Whether ``fullgraph=True`` always captures the code, since torch 2.10.
-    is_safe : bool or None
-        Whether results, gradients and output stay the same whenever the advice removes the break; ``None`` if unknown.
-    former_message_prefix : str or None
-        The beginning of PyTorch's message before the cause had an id and a name.
-    former_messages : tuple of str
-        Messages of releases that had no ids, which people still quote and search for; the pages show them.
-    since : str or None
-        The first PyTorch release that has the id; ``None`` for 2.9 or earlier.
-    until : str or None
-        The last PyTorch release that has the id; ``None`` if the newest one has it.
-    page : str or None
-        The page in ``notebooks/`` that says more than the cause's own page, followed by a section if there is one.
-    """
-
+    #: The GB id, or PyTorch's name for a cause without one.
     id: str
+    #: PyTorch's names for the cause in all releases. Messages of old releases contain a name and no id.
     names: tuple[str, ...]
+    #: The cause in the reader's words; code is in backticks.
     title: str
+    #: The advice for a line of the reader's own code; it mentions the risk, if there is one.
     advice: str | None = None
+    #: The part of the advice that also applies to a line of a library: a setting, or a different argument.
     setting_advice: str | None = None
+    #: The advice for branches with a known purpose; it replaces ``advice``.
     advice_by_use: tuple[tuple[BranchUse, str], ...] = ()
+    #: Additional advice if this cause prevents a function from resuming after a break.
     advice_if_consequence: str | None = None
+    #: The decision for a person if no remedy works.
     manual_step: ManualStep | None = None
+    #: The decisions about branches with a known purpose; they replace ``manual_step``.
     manual_steps_by_use: tuple[tuple[BranchUse, ManualStep], ...] = ()
+    #: The combinations of settings to try, least intrusive first.
     settings: tuple[tuple[DynamoSetting, ...], ...] = ()
+    #: The changes to the source code to try.
     rewrites: tuple[Rewrite, ...] = ()
+    #: The reason to show if this cause makes a function run eagerly; ``None`` for a general reason.
     skip: SkipReason | None = None
+    #: The names for the cause in ``torch._dynamo.explain`` and Dynamo's logs.
     also_reported_as: tuple[str, ...] = ()
+    #: Whether the id only means that a call could not be traced; the entry of the called function then says more.
     is_named_by_call: bool = False
+    #: Whether the code breaks the graph on purpose.
     is_deliberate: bool = False
+    #: Whether ``fullgraph=True`` always captures the code, since torch 2.10.
     is_captured_by_fullgraph: bool = False
+    #: Whether results, gradients and output stay the same whenever the advice removes the break; ``None`` if unknown.
     is_safe: bool | None = None
+    #: The beginning of PyTorch's message before the cause had an id and a name.
     former_message_prefix: str | None = None
+    #: Messages of releases that had no ids, which people still quote and search for; the pages show them.
     former_messages: tuple[str, ...] = ()
+    #: The first PyTorch release that has the id; ``None`` for 2.9 or earlier.
     since: str | None = None
+    #: The last PyTorch release that has the id; ``None`` if the newest one has it.
     until: str | None = None
+    #: The page in ``notebooks/`` that says more than the cause's own page, followed by a section if there is one.
     page: str | None = None

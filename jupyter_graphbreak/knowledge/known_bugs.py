@@ -13,29 +13,19 @@ _TABLE_FILE = Path(__file__).with_name("known_bugs.toml")
 
 @dataclass(frozen=True, slots=True)
 class KnownBug:
-    """A bug in one or several PyTorch releases.
+    """A bug in one or several PyTorch releases."""
 
-    Parameters
-    ----------
-    issue : str
-        The number of PyTorch's issue, or "owner/name#number"; for a bug without an issue, the name of its program.
-    symptom : str
-        The error message, or a description of the wrong behaviour.
-    code : str
-        A description of the code, as the end of a sentence that begins with "In code that".
-    advice : str
-        The way to work around the bug until it is fixed.
-    releases : str
-        The releases that the issue mentions; empty if they are known only from our own programs.
-    message : str
-        A regular expression for an error message that identifies the bug; empty if there is none.
-    """
-
+    #: The number of PyTorch's issue, or "owner/name#number"; for a bug without an issue, the name of its program.
     issue: str
+    #: The error message, or a description of the wrong behaviour.
     symptom: str
+    #: A description of the code, as the end of a sentence that begins with "In code that".
     code: str
+    #: The way to work around the bug until it is fixed.
     advice: str
+    #: The releases that the issue mentions; empty if they are known only from our own programs.
     releases: str = ""
+    #: A regular expression for an error message that identifies the bug; empty if there is none.
     message: str = ""
 
     @property

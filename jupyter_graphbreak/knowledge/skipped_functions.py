@@ -1,4 +1,7 @@
-"""The reasons why functions run eagerly, and ways to make Dynamo compile them."""
+"""The reasons why functions run eagerly, and ways to make Dynamo compile them.
+
+The site has a page for each reason, which is named after the constant.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ GENERATOR = SkipReason(
 CALLED_EAGERLY = SkipReason(
     "generator", "a library's generator, called by code that runs eagerly because of the break", page="causes/gb0003.md"
 )
-LIVE_GENERATOR = SkipReason(
+LIVE_GENERATOR_TYPE = SkipReason(
     "other",
     "a generator that consumes an iterator or changes objects is in use across a graph break; Dynamo "
     "cannot carry a partly consumed generator across the break",
@@ -65,18 +68,18 @@ LAYER_OF_TORCH = SkipReason(
     "use `torch.compile(layer)` instead of `layer.compile()`",
     page="where_to_compile.md#another-method-than-forward",
 )
-_RESET_DYNAMO = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
+_RESET_ADVICE = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call: compiling failed, it had no tensor operation, or, before torch 2.14, "
     "a mode such as a FLOP counter was active",
-    _RESET_DYNAMO,
+    _RESET_ADVICE,
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 REMEMBERED_MODE = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was active",
-    f"{_RESET_DYNAMO}; torch 2.14 and newer compile it again",
+    f"{_RESET_ADVICE}; torch 2.14 and newer compile it again",
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 #: ``{limit}`` is the setting whose value was reached, with that value.

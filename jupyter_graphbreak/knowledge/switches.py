@@ -32,52 +32,35 @@ class SwitchMeasurement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSwitch:
-    """A library's own way to avoid a break.
+    """A library's own way to avoid a break."""
 
-    Parameters
-    ----------
-    library : str
-        The import name of the library that has the switch.
-    files : tuple of str
-        The beginnings of the paths of the files that contain the breaks.
-    search_strings : tuple of str
-        Strings in lower case, one of which occurs in the code or the function name of the break or of its two nearest
-        callers; empty if the files suffice.
-    title : str
-        The change that the reader makes.
-    instruction : str
-        The same change as code or in words, for the end of a piece of advice.
-    code : str or None
-        The code that sets the switch before compiling; ``model`` is the outermost module of the program. ``None`` if
-        only the reader can set it.
-    undo : str
-        The way to undo ``code``: as code, or as the end of a sentence.
-    state_expressions : tuple of str
-        Expressions for the objects of the process whose attributes the code changes; a trial restores them.
-    result_difference : str or None
-        The effect of the switch on the results; ``None`` if they stay the same.
-    is_second_choice : bool
-        Whether one of PyTorch's settings fixes the same break better, because the program's data can stay the same.
-    since : str or None
-        The first release of the library that has the switch; ``None`` if all recent releases have it.
-    source : str
-        The page or file that documents the switch.
-    measurements : tuple of SwitchMeasurement
-        The results of the programs with which the switch was measured.
-    """
-
+    #: The import name of the library that has the switch.
     library: str
+    #: The beginnings of the paths of the files that contain the breaks.
     files: tuple[str, ...]
+    #: Strings in lower case, one of which occurs in the code or the function name of the break or of its two nearest
+    #: callers; empty if the files suffice.
     search_strings: tuple[str, ...] = ()
+    #: The change that the reader makes.
     title: str
+    #: The same change as code or in words, for the end of a piece of advice.
     instruction: str
+    #: The code that sets the switch before compiling; ``model`` is the outermost module of the program. ``None`` if
+    #: only the reader can set it.
     code: str | None = None
+    #: The way to undo ``code``: as code, or as the end of a sentence.
     undo: str = ""
+    #: Expressions for the objects of the process whose attributes the code changes; a trial restores them.
     state_expressions: tuple[str, ...] = ()
+    #: The effect of the switch on the results; ``None`` if they stay the same.
     result_difference: str | None = None
+    #: Whether one of PyTorch's settings fixes the same break better, because the program's data can stay the same.
     is_second_choice: bool = False
+    #: The first release of the library that has the switch; ``None`` if all recent releases have it.
     since: str | None = None
+    #: The page or file that documents the switch.
     source: str
+    #: The results of the programs with which the switch was measured.
     measurements: tuple[SwitchMeasurement, ...]
 
     @property

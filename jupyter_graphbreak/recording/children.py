@@ -39,7 +39,7 @@ _MAX_COMMAND_LENGTH = 100
 _MIN_WORK_S = 0.2
 #: The audit events for starting a process that may inherit the environment.
 _START_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
-#: Folders to remove, also at the end: a process that outlives the watched code recreates its folder when it compiles.
+#: Folders to remove, again at the end, because a process that outlives the watched code recreates its folder.
 _folders_to_remove: set[str] = set()
 #: The blocks that are watched now, in the order in which they began.
 _blocks: list[_WatchedBlock] = []

@@ -30,10 +30,7 @@ class GuardedExitStack:
         self.is_complete = True
 
     def enter(self, activity: str, make_context: Callable[[], AbstractContextManager[_T]], default: _T) -> _T:
-        """Create a context, which ``activity`` describes, and enter it.
-
-        If that fails, return ``default``; ``is_complete`` becomes false.
-        """
+        """Create and enter the context of an activity; if that fails, return ``default``, and note it."""
         try:
             context = make_context()
             value = context.__enter__()

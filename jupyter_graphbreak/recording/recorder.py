@@ -71,10 +71,7 @@ if TYPE_CHECKING:
 
 
 def cell_of_shell(filename: str) -> CellText | None:
-    """Return the cell with a given file name in this process's IPython shell; ``None`` if there is none.
-
-    The cell's text is the one that tracebacks show.
-    """
+    """Return the cell of this process's IPython shell with a file name, with the text that tracebacks show, if any."""
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find_shell() if find_shell is not None else None
     numbers: dict[str, int] = getattr(getattr(shell, "compile", None), "_filename_map", {})
@@ -250,7 +247,7 @@ class Recording:
     def _note_why_compile_is_disabled(self) -> None:
         try:
             reason = why_compile_is_disabled()
-        except Exception as error:  # noqa: BLE001 - an unknown version of PyTorch
+        except Exception as error:  # noqa: BLE001 - the version of PyTorch may be unknown
             reason = f"Cannot tell whether torch.compile is switched off ({type(error).__name__}: {error})."
         if reason:
             self.note("warning", reason)
@@ -258,7 +255,7 @@ class Recording:
     def _settings(self) -> dict[str, Any]:
         try:
             return dynamo_settings()[0]
-        except Exception as error:  # noqa: BLE001 - an unknown version of PyTorch
+        except Exception as error:  # noqa: BLE001 - the version of PyTorch may be unknown
             self.note("warning", f"Dynamo's settings could not be read ({type(error).__name__}: {error}).")
             return {}
 
@@ -292,14 +289,14 @@ def record(
         ):
             for sentence in missing_hooks:
                 recording.note("warning", sentence)
-            recording._note_why_compile_is_disabled()  # noqa: SLF001 - same module
+            recording._note_why_compile_is_disabled()  # noqa: SLF001 - both classes are in this module
             yield recording
     except BaseException as error:
         recording.record_error(error)
         raise
     finally:
         compilation_count = get_compilation_count() if get_compilation_count is not None else None
-        recording._finish(compilation_count, earlier_code)  # noqa: SLF001 - same module
+        recording._finish(compilation_count, earlier_code)  # noqa: SLF001 - both classes are in this module
 
 
 @contextlib.contextmanager
@@ -309,7 +306,7 @@ def _snapshot_earlier_code(on_fault: faults.OnFault) -> Iterator[list[ref[CodeTy
         earlier_code = None
         try:
             earlier_code = stack.enter_context(snapshot_known_code())
-        except AttributeError:  # this PyTorch lacks it
+        except AttributeError:  # not in this PyTorch
             pass
         except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
             faults.report_fault("listing known code", fault, on_fault)

@@ -73,20 +73,14 @@ def forget_compiled_code(*values: Any) -> None:
 
 
 def forget_all_compiled_code() -> None:
-    """Discard all compiled code of this process, so that everything is compiled from scratch.
-
-    Code that a backend stores in files, as Inductor does, stays.
-    """
+    """Discard all compiled code of this process, except a backend's files, so that all is compiled from scratch."""
     import torch
 
     torch.compiler.reset()
 
 
 def user_code_objects(*values: Any) -> Iterator[types.CodeType]:
-    """Yield the code objects of the functions that the objects use.
-
-    Functions in PyTorch and similar packages are left out, and those for which the user disabled compilation.
-    """
+    """Yield the code objects of functions that the objects use, without PyTorch's and those that the user excludes."""
     yield from _code_objects_of(
         value
         for value in reachable_objects(*values)
@@ -329,11 +323,7 @@ def is_user_class(class_: type) -> bool:
 
 
 def _package_of(value: Any) -> str:
-    """Return the package of a function or class.
-
-    The package of a function is read from its globals, because ``functools.wraps`` gives PyTorch's wrappers a wrong
-    ``__module__``.
-    """
+    """Return the package of a class, or of a function's globals: ``functools.wraps`` copies a wrong ``__module__``."""
     namespace = attribute_of(value, "__globals__")
     module_name = namespace.get("__name__") if isinstance(namespace, dict) else attribute_of(value, "__module__")
     return module_name.partition(".")[0] if isinstance(module_name, str) else ""

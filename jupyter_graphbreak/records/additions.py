@@ -45,27 +45,18 @@ class FullgraphSite(msgspec.Struct, frozen=True):
 
 
 class OpenScope(Addition, frozen=True, kw_only=True):
-    """An open scope of ``error_on_graph_break``.
-
-    Parameters
-    ----------
-    site : StackFrame or None
-        The line that created the scope, if it is a decorator.
-    entered : StackFrame or None
-        The line that entered the scope.
-    wrapped : CodeObject or None
-        The function that the scope wraps.
-    inside : bool
-        Whether the scope was entered within a compiled function.
-    generated : bool
-        Whether the scope was entered by code that Dynamo generated, whose line numbers do not lead to the scope.
-    """
+    """An open scope of ``error_on_graph_break``."""
 
     value: bool
+    #: The line that created the scope, if it is a decorator.
     site: StackFrame | None = None
+    #: The line that entered the scope.
     entered: StackFrame | None = None
+    #: The function that the scope wraps.
     wrapped: CodeObject | None = None
+    #: Whether the scope was entered within a compiled function.
     inside: bool = False
+    #: Whether the scope was entered by code that Dynamo generated, whose line numbers do not lead to the scope.
     generated: bool = False
 
 
@@ -78,50 +69,34 @@ class ScopeOpened(OpenScope, frozen=True, kw_only=True):
 
 
 class FrameStarted(CodeObject, frozen=True, kw_only=True):
-    """Dynamo begins to compile a code object.
-
-    Parameters
-    ----------
-    stack : list of StackFrame
-        The Python stack at the call that made Dynamo compile, outermost first.
-    module : str or None
-        The class of the called module, if the code is a module's ``forward`` or a wrapper around it; or the class of
-        the optimizer, if the code is PyTorch's wrapper around its ``step()``.
-    instance : int or None
-        The number of the module whose method the code implements. Modules are numbered from 1 in the order in which
-        Dynamo first compiles their methods.
-    """
+    """Dynamo begins to compile a code object."""
 
     kind: ClassVar[str] = "graphbreak_start"
 
+    #: The Python stack at the call that made Dynamo compile, outermost first.
     stack: list[StackFrame] = []
+    #: The class of the called module, if the code is a module's ``forward`` or a wrapper around it; or the class of the
+    #: optimizer, if the code is PyTorch's wrapper around its ``step()``.
     module: str | None = None
+    #: The number of the module whose method the code implements. Modules are numbered from 1 in the order in which
+    #: Dynamo first compiles their methods.
     instance: int | None = None
     fullgraph_site: FullgraphSite | None = None
 
 
 class EventContext(Addition, frozen=True, kw_only=True):
-    """The location of an event, and the settings in force at that moment.
+    """The location of an event, and the settings in force at that moment."""
 
-    Parameters
-    ----------
-    stack : list of StackFrame
-        The code that Dynamo was tracing, outermost first.
-    above : list of StackFrame
-        The Python stack at the call that made Dynamo compile, outermost first.
-    scopes : list of OpenScope
-        The open scopes, outermost first.
-    error_on_graph_break, fullgraph : bool or None
-        The values of these settings in Dynamo; ``None`` if they could not be read.
-    fullgraph_site : FullgraphSite or None
-        The call to ``torch.compile(fullgraph=True)`` in force.
-    """
-
+    #: The code that Dynamo was tracing, outermost first.
     stack: list[StackFrame] = []
+    #: The Python stack at the call that made Dynamo compile, outermost first.
     above: list[StackFrame] = []
+    #: The open scopes, outermost first.
     scopes: list[OpenScope] = []
+    #: The values of these settings in Dynamo; ``None`` if they could not be read.
     error_on_graph_break: bool | None = None
     fullgraph: bool | None = None
+    #: The call to ``torch.compile(fullgraph=True)`` in force.
     fullgraph_site: FullgraphSite | None = None
 
     @property
@@ -131,20 +106,14 @@ class EventContext(Addition, frozen=True, kw_only=True):
 
 
 class BreakLogged(EventContext, frozen=True, kw_only=True):
-    """Dynamo logs a graph break.
-
-    Parameters
-    ----------
-    type : str or None
-        The class of the underlying exception.
-    gb_type, gb_id : str or None
-        The name and the id in PyTorch's registry of graph breaks, if the exception or the beginning of its message
-        contains them.
-    """
+    """Dynamo logs a graph break."""
 
     kind: ClassVar[str] = "graphbreak_break"
 
+    #: The class of the underlying exception.
     type: str | None = None
+    #: The name and the id in PyTorch's registry of graph breaks, if the exception or the beginning of its message
+    #: contains them.
     gb_type: str | None = None
     gb_id: str | None = None
 
@@ -178,29 +147,22 @@ class RegistryEntry(msgspec.Struct, frozen=True):
 
 
 class FrameRefused(EventContext, frozen=True, kw_only=True):
-    """Dynamo refuses to compile a frame, without even beginning.
-
-    Parameters
-    ----------
-    name, filename, firstlineno
-        The identity of the code object, if known.
-    limit, limit_value
-        The name of the setting that prevents a further compilation, and its value.
-    wrapped : CodeObject or None
-        The decorated function, if the code object is the wrapper that torch shares between all decorated functions.
-    """
+    """Dynamo refuses to compile a frame, without even beginning."""
 
     kind: ClassVar[str] = "graphbreak_refusal"
 
     reason: Literal["generator", "recompile limit"]
     registry: RegistryEntry = RegistryEntry()
     id: int | None = None
+    #: The identity of the code object, if known.
     name: str | None = None
     qualname: str | None = None
     filename: str | None = None
     firstlineno: int | None = None
     raised: bool = False
+    #: The decorated function, if the code object is the wrapper that torch shares between all decorated functions.
     wrapped: CodeObject | None = None
+    #: The name of the setting that prevents a further compilation, and its value.
     limit: str | None = None
     limit_value: int | None = None
 
@@ -213,39 +175,27 @@ class FrameRefused(EventContext, frozen=True, kw_only=True):
 
 
 class FrameSkipped(CodeObject, frozen=True, kw_only=True):
-    """Dynamo skips a frame and gives a reason.
-
-    Parameters
-    ----------
-    is_compiled_in_place : bool
-        Whether the frame is the ``forward`` of a module that ``module.compile()`` has compiled.
-    """
+    """Dynamo skips a frame and gives a reason."""
 
     kind: ClassVar[str] = "graphbreak_skip"
 
     reason: str
     above: list[StackFrame] = []
+    #: Whether the frame is the ``forward`` of a module that ``module.compile()`` has compiled.
     is_compiled_in_place: bool = False
 
 
 class CompiledAgain(Addition, frozen=True, kw_only=True):
-    """``torch.compile`` was applied to something that was already compiled.
-
-    Parameters
-    ----------
-    name : str
-        The name of the function, or of the class of the module.
-    is_module, stays_module : bool
-        Whether the argument was a module, and whether the result is one.
-    site : StackFrame or None
-        The line of the call.
-    """
+    """``torch.compile`` was applied to something that was already compiled."""
 
     kind: ClassVar[str] = "graphbreak_compiled_again"
 
+    #: The name of the function, or of the class of the module.
     name: str
+    #: Whether the argument was a module, and whether the result is one.
     is_module: bool = False
     stays_module: bool = False
+    #: The line of the call.
     site: StackFrame | None = None
 
 
@@ -254,48 +204,32 @@ ORIG_MOD = "_orig_mod."
 
 
 class CompiledSaved(Addition, frozen=True, kw_only=True):
-    """A compiled module was pickled, or its state was saved under the names that the wrapper gives to its parameters.
-
-    Parameters
-    ----------
-    is_module : bool
-        Whether the module itself was pickled.
-    is_part : bool
-        Whether only a part of the saved module is compiled, not the module itself.
-    site : StackFrame or None
-        The line that saves the module.
-    """
+    """A compiled module was pickled, or its state was saved under the names that the wrapper gives its parameters."""
 
     kind: ClassVar[str] = "graphbreak_compiled_saved"
 
+    #: Whether the module itself was pickled.
     is_module: bool = False
+    #: Whether only a part of the saved module is compiled, not the module itself.
     is_part: bool = False
+    #: The line that saves the module.
     site: StackFrame | None = None
 
 
 class ResumeCreated(CodeObject, frozen=True, kw_only=True):
-    """Dynamo looks up the resume function that continues after a break.
-
-    Parameters
-    ----------
-    of : CodeObject
-        The function that it resumes.
-    line : int or None
-        The line on which it continues.
-    new : bool or None
-        Whether Dynamo just created it.
-    compiled : bool or None
-        Whether Dynamo already has compiled code for it.
-    enters : int or None
-        For nested breaks, the id of the resume function that it calls first: the one for the function that broke.
-    """
+    """Dynamo looks up the resume function that continues after a break."""
 
     kind: ClassVar[str] = "graphbreak_resume"
 
+    #: The function that it resumes.
     of: CodeObject | None = None
+    #: The line on which it continues.
     line: int | None = None
+    #: Whether Dynamo just created it.
     new: bool | None = None
+    #: Whether Dynamo already has compiled code for it.
     compiled: bool | None = None
+    #: For nested breaks, the id of the resume function that it calls first: the one for the function that broke.
     enters: int | None = None
 
 
@@ -316,30 +250,21 @@ class CudagraphSkipped(Addition, frozen=True, kw_only=True):
 
 
 class AnswerDiffers(Addition, frozen=True, kw_only=True):
-    """The program calls a function such as ``torch.compiler.is_compiling()``, whose result differs while compiling.
-
-    Parameters
-    ----------
-    question : str
-        The function that the program calls.
-    compiled, eager : str
-        The result while Dynamo traces, and the result without ``torch.compile``.
-    call : StackFrame
-        The location of the call.
-    branch : StackFrame or None
-        The location of the test that depends on the result; ``None`` for the call itself.
-    lines, skipped : list of int
-        The lines in the file of the test that were traced only because of the result, and the lines that only
-        uncompiled code reaches.
-    """
+    """The program calls a function such as ``torch.compiler.is_compiling()``, whose result differs while compiling."""
 
     kind: ClassVar[str] = "graphbreak_answer"
 
+    #: The function that the program calls.
     question: str
+    #: The result while Dynamo traces, and the result without ``torch.compile``.
     compiled: str
     eager: str
+    #: The location of the call.
     call: StackFrame
+    #: The location of the test that depends on the result; ``None`` for the call itself.
     branch: StackFrame | None = None
+    #: The lines in the file of the test that were traced only because of the result, and the lines that only uncompiled
+    #: code reaches.
     lines: list[int] = []
     skipped: list[int] = []
 
@@ -397,26 +322,18 @@ class DeviceUsed(Addition, frozen=True, kw_only=True):
 
 
 class CompiledForReport(Addition, frozen=True, kw_only=True):
-    """A module or a function that was compiled only for the report, because the program does not compile it.
-
-    Parameters
-    ----------
-    name : str
-        The name in the program, for example ``model`` or ``trainer.net``; if it has none, the name of the class or
-        function.
-    type : str or None
-        The class of a module.
-    code : str or None
-        The statement that would compile it in the program; ``None`` if the program has no name for it.
-    filename, line : str and int, or None
-        The file and the line of the statement before which ``code`` belongs.
-    """
+    """A module or a function that was compiled only for the report, because the program does not compile it."""
 
     kind: ClassVar[str] = "graphbreak_compiled"
 
+    #: The name in the program, for example ``model`` or ``trainer.net``; if it has none, the name of the class or
+    #: function.
     name: str
+    #: The class of a module.
     type: str | None = None
+    #: The statement that would compile it in the program; ``None`` if the program has no name for it.
     code: str | None = None
+    #: The file and the line of the statement before which ``code`` belongs.
     filename: str | None = None
     line: int | None = None
 
@@ -440,45 +357,32 @@ class SegmentText(msgspec.Struct, frozen=True):
 
 
 class SourceRecorded(Addition, frozen=True, kw_only=True):
-    """The text of a cell, or the parts of a file that the records mention.
-
-    Parameters
-    ----------
-    kind_of_source : {"cell", "file", "library"} or None
-        The kind of source; ``None`` means that the file name determines it. The trace calls this field ``kind``.
-    lines : dict
-        The text of individual lines that records mention, by line number.
-    line_offset, indent : int
-        The number of lines at the beginning of a cell, and of columns at the beginning of each line, that were removed
-        before the cell ran.
-    """
+    """The text of a cell, or the parts of a file that the records mention."""
 
     kind: ClassVar[str] = "graphbreak_source"
 
     filename: str
     name: str
+    #: The kind of source; ``None`` means that the file name determines it. The trace calls this field ``kind``.
     kind_of_source: Literal["cell", "file", "library"] | None = msgspec.field(default=None, name="kind")
     segments: list[SegmentText] = []
+    #: The text of individual lines that records mention, by line number.
     lines: dict[int, str] = {}
+    #: The number of lines at the beginning of a cell, and of columns at the beginning of each line, that were removed
+    #: before the cell ran.
     line_offset: int = 0
     indent: int = 0
 
 
 class SettingsInForce(Addition, frozen=True, kw_only=True):
-    """Dynamo's settings when a frame was compiled; they are recorded for the first frame and after each change.
-
-    Parameters
-    ----------
-    values : dict
-        The settings with a value other than the default, and two that are always recorded: ``nested_graph_breaks`` and
-        ``recompile_limit``.
-    defaults : list of str
-        The names of the settings in ``values`` with the default value.
-    """
+    """Dynamo's settings when a frame was compiled; they are recorded for the first frame and after each change."""
 
     kind: ClassVar[str] = "graphbreak_config"
 
+    #: The settings with a value other than the default, and two that are always recorded: ``nested_graph_breaks`` and
+    #: ``recompile_limit``.
     values: dict[str, Any] = {}
+    #: The names of the settings in ``values`` with the default value.
     defaults: list[str] = []
 
 
@@ -492,20 +396,7 @@ class EarlierCode(CodeObject, frozen=True, kw_only=True):
 
 
 class RunSummary(Addition, frozen=True, kw_only=True):
-    """Facts about the whole run: versions, Dynamo's settings at the end, folders of packages, and times in seconds.
-
-    Parameters
-    ----------
-    watched : bool
-        Whether both the trace and our hooks recorded the run, so that they can be compared.
-    compiled_calls : bool
-        Whether calls may be compiled only for the report; each such call has a :class:`CompiledForReport`.
-    begun : int or None
-        The number of compilations that Dynamo itself counted, if it counts them.
-    held : list of EarlierCode or None
-        The code that Dynamo began to compile before the run, even if it then skipped the code, and had not forgotten
-        at the end: it may run without a record.
-    """
+    """Facts about the whole run: versions, Dynamo's settings at the end, folders of packages, and times in seconds."""
 
     kind: ClassVar[str] = "graphbreak_run"
 
@@ -518,9 +409,14 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     home: str | None = None
     wall_s: float | None = None
     capture_s: float | None = None
+    #: Whether both the trace and our hooks recorded the run, so that they can be compared.
     watched: bool = False
+    #: Whether calls may be compiled only for the report; each such call has a :class:`CompiledForReport`.
     compiled_calls: bool = False
+    #: The number of compilations that Dynamo itself counted, if it counts them.
     begun: int | None = None
+    #: The code that Dynamo began to compile before the run, even if it then skipped the code, and had not forgotten at
+    #: the end: it may run without a record.
     held: list[EarlierCode] | None = None
 
 
@@ -539,10 +435,7 @@ _A = TypeVar("_A", bound=Addition)
 def read_addition(record: Record) -> Addition | None:
     """Return a record as an instance of its class of additions; ``None`` for one of PyTorch's own records.
 
-    Raises
-    ------
-    msgspec.ValidationError
-        If a field is missing or has the wrong type.
+    A ValidationError of msgspec is raised if a field is missing or has the wrong type.
     """
     class_ = _CLASS_OF_KIND.get(record.kind)
     return msgspec.convert(record.data, class_, str_keys=True) if class_ is not None else None

@@ -56,10 +56,7 @@ def is_dataclass(value: Any) -> bool:
 
 
 def proxy_member(proxy_class: type) -> Any:
-    """Return the descriptor through which instances of a proxy class, such as those of ``wrapt``, refer to an object.
-
-    For any other class, the result is ``None``.
-    """
+    """Return the descriptor through which instances of a proxy class such as ``wrapt``'s refer to an object, if any."""
     base = next((base for base in proxy_class.__mro__ if "__wrapped__" in vars(base)), object)
     member = vars(base).get("__wrapped__")
     # A lazy proxy, which has a factory, creates its object when ``__wrapped__`` is read.

@@ -94,11 +94,7 @@ _SOURCE_INSTALLS = (
 
 
 def library_roots() -> list[str]:
-    """Return the folders of libraries: those of the standard library and of installed packages.
-
-    Besides Python's own folders, these are the folders of the search path that contain an installed package
-    (``*.dist-info``), such as the folders that ``pip install --target`` creates.
-    """
+    """Return the folders of the standard library and of packages, such as those of ``pip install --target``."""
     return list(_roots(tuple(sys.path)))
 
 

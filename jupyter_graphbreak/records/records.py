@@ -51,7 +51,7 @@ _SPECIALIZATION_FIELDS = ("sources", "user_stack")
 #: The field with the seconds that compiling a frame takes.
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason that invalidates code compiled in a trial; it is not a reason for a recompile of the program.
-TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
+TRIAL_ENDED_REASON = "jupyter_graphbreak compiled this for a trial, which has ended"
 #: Upper bounds beyond what PyTorch writes: its reasons for a recompile are shorter, and its default limit allows fewer
 #: compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
@@ -80,20 +80,13 @@ _CONTEXT_KEYS = frozenset(
 
 
 class CompileKey(msgspec.Struct, frozen=True, order=True):
-    """The compile id of a record, split into its numbers.
+    """The compile id of a record, split into its numbers."""
 
-    Parameters
-    ----------
-    autograd : int or None
-        The id of the compiled-autograd graph, if there is one.
-    frame : int
-        The frame id, which identifies the code object.
-    compile : int
-        The compile id within the frame: 0 for the first compilation, then one more for each recompile.
-    """
-
+    #: The id of the compiled-autograd graph, if there is one.
     autograd: int | None
+    #: The frame id, which identifies the code object.
     frame: int
+    #: The compile id within the frame: 0 for the first compilation, then one more for each recompile.
     compile: int
 
     def __str__(self) -> str:
@@ -110,24 +103,16 @@ class ExpressionSpan(NamedTuple):
 
 
 class StackFrame(msgspec.Struct, frozen=True, array_like=True):
-    """One frame of a Python stack. In JSON, it is a list of the values of its fields; the last values may be missing.
+    """One frame of a Python stack. In JSON, it is a list of its fields' values; the last values may be missing."""
 
-    Parameters
-    ----------
-    filename, function
-        As in the code object; a resume function has the name that Dynamo gave it.
-    line : int or None
-        The line that runs.
-    first_line : int or None
-        The first line of the code object.
-    column, end_column, end_line : int or None
-        The range of the expression, with columns in UTF-8 bytes, if Python knows it.
-    """
-
+    #: As in the code object, like the function; a resume function has the name that Dynamo gave it.
     filename: str
+    #: The line that runs.
     line: int | None
     function: str
+    #: The first line of the code object.
     first_line: int | None = None
+    #: The range of the expression, with columns in UTF-8 bytes, if Python knows it.
     column: int | None = None
     end_column: int | None = None
     end_line: int | None = None
@@ -139,18 +124,12 @@ class StackFrame(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One record of the structured trace.
+    """One record of the structured trace."""
 
-    Parameters
-    ----------
-    envelope : dict
-        The JSON object of the record: one key is its kind, with the metadata as the value; the other keys describe its
-        origin (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
-    payload : str or None
-        The text that follows the envelope, if any.
-    """
-
+    #: The JSON object of the record: one key is its kind, with the metadata as the value; the other keys describe its
+    #: origin (``frame_id``, ``frame_compile_id``, ``attempt``, ...).
     envelope: dict[str, Any]
+    #: The text that follows the envelope, if any.
     payload: str | None = None
 
     @property
@@ -272,7 +251,7 @@ def read_recompile_reasons(payload: str) -> list[str]:
         reasons = payload or []
     as_list = reasons if isinstance(reasons, list) else [reasons]
     texts = [str(reason)[:_MAX_REASON_LENGTH] for reason in as_list[:_MAX_REASONS]]
-    return [text for text in texts if TRIAL_ENDED not in text]
+    return [text for text in texts if TRIAL_ENDED_REASON not in text]
 
 
 #: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:
@@ -284,10 +263,7 @@ _GUARD_LOCATION = re.compile(
 
 
 def parse_guard_location(reason: str) -> StackFrame | None:
-    """Return the line of a guard from the comment at its end, with the end of the file's path.
-
-    Returns ``None`` if the line is unknown, or if no line causes the guard.
-    """
+    """Return the line of a guard from the comment at its end, with the end of the file's path; ``None`` if unknown."""
     match = _GUARD_LOCATION.search(reason)
     return StackFrame(match["path"], int(match["line"]), match["function"]) if match is not None else None
 
@@ -325,10 +301,7 @@ def original_name(name: str) -> str:
 
 
 def line_in_resume_name(name: str) -> int | None:
-    """Return the line number in the name of a resume function: the line of the break for which it was created.
-
-    For any other name, the result is ``None``.
-    """
+    """Return the line in the name of a resume function, that of the break for which it was created; else ``None``."""
     match = _RESUME_NAME.match(name)
     return int(match["line"]) if match is not None else None
 

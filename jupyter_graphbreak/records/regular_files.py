@@ -40,10 +40,7 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
 
 
 def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True) -> bytes:
-    """Return the content of a regular file; raise an OSError if that fails or if the file is too large.
-
-    Only with ``follow_links`` may the last part of the path be a symbolic link.
-    """
+    """Return the content of a regular file; raise an OSError if that fails or if the file is too large."""
     with open_regular(path, follow_links=follow_links) as file, io.BufferedReader(file) as stream:
         content = stream.read(max_bytes + 1)
     if len(content) > max_bytes:

@@ -35,21 +35,15 @@ _MAX_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):
-    """The name of a cell, and its text in the editor.
-
-    Parameters
-    ----------
-    line_offset, indent : int
-        The number of lines at the beginning of the cell, and of columns at the beginning of each line, that were
-        removed before the cell ran.
-    is_name_shared : bool
-        Whether the code of other cells may have the same file name.
-    """
+    """The name of a cell, and its text in the editor."""
 
     name: str
     text: str
+    #: The number of lines at the beginning of the cell, and of columns at the beginning of each line, that were removed
+    #: before the cell ran.
     line_offset: int = 0
     indent: int = 0
+    #: Whether the code of other cells may have the same file name.
     is_name_shared: bool = False
 
 

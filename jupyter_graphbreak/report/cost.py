@@ -498,9 +498,9 @@ class NumericsTrial(msgspec.Struct, frozen=True):
 
 
 #: The end of the sentence about a difference inside a graph that does not reach the result.
-UNAFFECTED = "which does not affect the result"
+UNAFFECTED_RESULT_TEXT = "which does not affect the result"
 #: The end of the sentence about a compiled call that raises an error.
-EAGER_RETURNS = ", but eager code returns"
+EAGER_RETURNS_TEXT = ", but eager code returns"
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -539,10 +539,12 @@ class Check(msgspec.Struct, frozen=True):
     @property
     def is_result_wrong(self) -> bool:
         """Whether the result differs, not only a value inside a graph."""
-        is_unaffected = bool(self.differences) and all(text.endswith(UNAFFECTED) for text in self.differences)
+        is_unaffected = bool(self.differences) and all(
+            text.endswith(UNAFFECTED_RESULT_TEXT) for text in self.differences
+        )
         return not self.equal and not is_unaffected
 
     @property
     def is_error(self) -> bool:
         """Whether the compiled call raises an error, while the eager call returns."""
-        return any(text.endswith(EAGER_RETURNS) for text in self.differences)
+        return any(text.endswith(EAGER_RETURNS_TEXT) for text in self.differences)

@@ -20,14 +20,14 @@ INNER_FAMILY = "inner"
 ENDING_FAMILY = "ending"
 
 #: The reason why a remedy was not tried if the user interrupted the search.
-INTERRUPTED = "the search was interrupted"
+INTERRUPTED_REASON = "the search was interrupted"
 #: The reason why a remedy was not tried if the time for trials was over.
-NO_TIME = "there was no time left for it"
+NO_TIME_REASON = "there was no time left for it"
 #: The reason why a decision is left to a person if there was no time to try any change.
-NO_TIME_AT_ALL = "there was no time to try a change"
+NOTHING_TRIED_REASON = "there was no time to try a change"
 
 #: The beginning of the reason if a changed program breaks on the same line for a different cause.
-OTHER_CAUSE = "for a different cause"
+OTHER_CAUSE_PREFIX = "for a different cause"
 
 
 class Edit(msgspec.Struct, frozen=True):

@@ -1,5 +1,5 @@
 """Read the files to which PyTorch writes structured traces if ``TORCH_TRACE`` is set.
 
-In: files. Out: the same records that :mod:`jupyter_graphbreak.recording` receives in a live process.
-May import ``records`` only.
+Input: files. Output: the same records that :mod:`jupyter_graphbreak.recording` receives in a live process.
+This package may import ``records`` only.
 """

@@ -50,35 +50,23 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 @dataclass
 class Tally:
-    """Counts the records of a trace, and those that could not be read.
+    """Counts the records of a trace, and those that could not be read."""
 
-    Parameters
-    ----------
-    entry_count : int
-        The number of all records, including kinds that were not requested.
-    unreadable_count : int
-        The number of records whose first line contains no valid JSON, or is too long.
-    malformed_count : int
-        The number of records whose JSON does not have the form that PyTorch writes.
-    damaged_count : int
-        The number of payloads that do not match their checksum.
-    stray_line_count : int
-        The number of lines that belong to no record.
-    cut_reason : str or None
-        The reason why the end of the trace may be missing; ``None`` if it is complete.
-    compression_problem : str or None
-        The problem with the compression of the file, if any.
-    stop_reason : str or None
-        The reason why reading stopped before the end, as a sentence without a full stop; ``None`` if it did not stop.
-    """
-
+    #: The number of all records, including kinds that were not requested.
     entry_count: int = 0
+    #: The number of records whose first line contains no valid JSON, or is too long.
     unreadable_count: int = 0
+    #: The number of records whose JSON does not have the form that PyTorch writes.
     malformed_count: int = 0
+    #: The number of payloads that do not match their checksum.
     damaged_count: int = 0
+    #: The number of lines that belong to no record.
     stray_line_count: int = 0
+    #: The reason why the end of the trace may be missing; ``None`` if it is complete.
     cut_reason: str | None = None
+    #: The problem with the compression of the file, if any.
     compression_problem: str | None = None
+    #: The reason why reading stopped before the end, as a sentence without a full stop; ``None`` if it did not stop.
     stop_reason: str | None = None
 
 
@@ -240,7 +228,7 @@ def resumed_line(listing: str) -> int | None:
     prologue_ends = [
         index for index, row in enumerate(rows) if (row.operation, row.argument) == ("STORE_FAST", _PROLOGUE)
     ]
-    if len(prologue_ends) < 2 or prologue_ends[1] + 1 >= len(rows):  # noqa: PLR2004 - set and reset
+    if len(prologue_ends) < 2 or prologue_ends[1] + 1 >= len(rows):  # noqa: PLR2004 - the variable is set and reset
         return None
     next_row = rows[prologue_ends[1] + 1]
     jump = _TARGET.fullmatch(next_row.argument)

@@ -267,10 +267,7 @@ class RemoteFolder:
 
     @contextlib.contextmanager
     def download(self, name: str) -> Iterator[Path]:
-        """Copy a file to a temporary folder, which is removed when the context ends, and yield the path of the copy.
-
-        An UnreadableTrace is raised if the file cannot be read, or is too large.
-        """
+        """Yield the path of a temporary copy of a file; raise an UnreadableTrace if it is unreadable or too large."""
         with tempfile.TemporaryDirectory(prefix="graphbreak-log-") as folder:
             copy = Path(folder) / PurePosixPath(name).name
             bytes_left = self._limits.downloaded_bytes

@@ -35,7 +35,7 @@ LOG_LIMITATIONS = (
     "a dispatch mode), which resume functions never ran, which part of a line broke the graph (several breaks of one "
     "kind on one line may be listed as one), or how long the run took."
 )
-NO_RESUME_LINES = (
+RESUME_LINE_LIMITATION = (
     "This log does not say on which line a resume function continues (logs of torch 2.13 and later do): the line of "
     "its break is shown instead."
 )
@@ -96,7 +96,7 @@ class ProcessFacts:
             if self._torch is None and self._has_errors:  # logs of torch 2.11 and later contain PyTorch's version
                 collected_additions.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
             if self._resume_count > self._resume_line_count:
-                collected_additions.append(additions.Note(level="info", message=NO_RESUME_LINES))
+                collected_additions.append(additions.Note(level="info", message=RESUME_LINE_LIMITATION))
             devices = ", ".join(sorted(self._devices)) or "unknown"
             collected_additions.append(additions.DeviceUsed(requested=devices, used=devices))
             collected_additions.append(
@@ -275,10 +275,7 @@ def _source_folder_hint(number: int) -> str:
 
 
 def _mentions(records: Iterable[Record], keys_without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
-    """Yield the lines that PyTorch's own records mention; records with an unexpected form are ignored.
-
-    ``keys_without_code`` are those of the frames for which Dynamo compiled no code.
-    """
+    """Yield the lines that PyTorch's own records mention; records with an unexpected form are ignored."""
     names: dict[int, str] = {}
     read_payloads: set[str] = set()
     start_mentions: dict[CompileKey | None, list[_LogMention]] = {}

@@ -140,10 +140,7 @@ def read_processes(
     folders: SourceFolders | None = None,
     limits: ReadingLimits = _LIMITS,
 ) -> Iterator[ProcessTrace]:
-    """Yield the traces of the processes, one file after the other.
-
-    An UnreadableTrace is raised if no file can be read, or if none contains a trace record.
-    """
+    """Yield the processes' traces, file by file; raise an UnreadableTrace if no file has a readable record."""
     folders = folders if folders is not None else SourceFolders()
     deadline = Deadline(limits.seconds)
     notes = list(traces.notes)

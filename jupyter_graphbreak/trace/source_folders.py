@@ -42,4 +42,4 @@ class SourceFolders:
 
     def may_read(self, filename: str) -> bool:
         """Return whether a file with this name may be read, without checking whether it exists."""
-        return os.path.abspath(filename).startswith(self._folders)  # noqa: PTH100 - does not resolve links
+        return os.path.abspath(filename).startswith(self._folders)  # noqa: PTH100 - Path.resolve would follow links

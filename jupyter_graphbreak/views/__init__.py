@@ -1,5 +1,5 @@
 """Turn reports into words, rows, text, HTML, Markdown and SARIF.
 
-In: a report. Out: text or markup; no view needs torch or a recording.
-May import ``knowledge`` and ``report``.
+Input: a report. Output: text or markup; no view needs torch or a recording.
+This package may import ``knowledge`` and ``report``.
 """

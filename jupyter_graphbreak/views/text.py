@@ -171,8 +171,8 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
     if remedies is None:
         return []
     # If nothing was tried, it is too early to leave a decision to the reader: the advice is shown instead.
-    decisions = [] if remedies.why_untried and advice_for_break(report, break_) else remedies.decisions
-    decisions_once = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
+    decisions = [] if remedies.untried_reason and advice_for_break(report, break_) else remedies.decisions
+    decision_texts = [_advice_or_reference(decision, number, number_by_advice) for decision in decisions]
     untried_reason = why_untried(report, remedies)
     untried_lines = (
         wrap(
@@ -184,8 +184,8 @@ def remedy_lines_of_break(report: Report, number: int, break_: Break, number_by_
         if untried_reason
         else []
     )
-    trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decisions_once), number)
-    no_trials = [] if remedies.why_untried else [f"{INDENT}tried: nothing, no known remedy applies"]
+    trials = _trial_lines(report, dataclasses.replace(remedies, decisions=decision_texts), number)
+    no_trials = [] if remedies.untried_reason else [f"{INDENT}tried: nothing, no known remedy applies"]
     return [*untried_lines, *trials] or no_trials
 
 
@@ -414,7 +414,7 @@ def _cause_text(break_: Break) -> str:
 def _needs_advice(report: Report, break_: Break) -> bool:
     """Return whether a break needs advice because nothing was tried or no trial leads to a change or a decision."""
     trials = remedies_for_break(report, break_)
-    return trials is None or bool(trials.why_untried) or not (trials.decisions or best_remedy(report, break_))
+    return trials is None or bool(trials.untried_reason) or not (trials.decisions or best_remedy(report, break_))
 
 
 def _advice_lines(report: Report, break_: Break, number_by_advice: dict[str, int]) -> list[str]:
@@ -631,10 +631,7 @@ def _lines_of_failed_guards(report: Report, source: Source) -> list[int]:
 
 
 def _select_lines(lines: list[Line], max_lines: int, listed_breaks: set[int], guard_lines: Sequence[int]) -> list[Line]:
-    """Return as many lines as fit: lines around breaks, lines that lead to breaks, and lines around failed guards.
-
-    If there are none, return the first annotated line, the two lines before it, and the lines after it.
-    """
+    """Return as many lines as fit: lines around breaks, lines that lead to breaks, and lines around failed guards."""
     chosen_numbers: set[int] = set()
     numbers_with_breaks = [line.number for line in lines if any(mark.number in listed_breaks for mark in line.breaks)]
     numbers_of_callers = [line.number for line in lines if line.leads_to and not line.breaks]

@@ -83,7 +83,7 @@ def open_in_lab(
     return tested_page
 
 
-#: The launcher, which opens when the last document closes, may come to the front after the notebook.
+#: JavaScript that brings the notebook to the front: the launcher, which opens later, may have covered it.
 _NOTEBOOK_IN_FRONT = """() => {
     const shell = jupyterapp.shell;
     const notebook = [...shell.widgets('main')].find(widget => widget.context);

@@ -36,7 +36,7 @@ def faults_by_requirement(cli: Cli, **options: str) -> dict[str, tuple[str, str]
     """Run the doctor, and return the sentence and the fix of each fault, by the name of the requirement."""
     result = cli("doctor", "--format", "json", **options)
     findings = json.loads(result.stdout)
-    faults = {item["what"]: (item["says"], item["fix"]) for item in findings if item["fix"] is not None}
+    faults = {item["requirement"]: (item["sentence"], item["fix"]) for item in findings if item["fix"] is not None}
     assert result.returncode == int(bool(faults)), result.stderr
     return faults
 
@@ -47,7 +47,7 @@ def test_a_machine_that_can_compile_has_no_faults(cli: Cli) -> None:
     devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     gpu = ["GPU"] if torch.version.cuda and not devices else []  # a line that says why PyTorch uses no GPU
     assert [line.split(": ")[0].split(maxsplit=1) for line in result.stdout.splitlines()[:-1]] == [
-        ["ok", what] for what in ("PyTorch", "Triton", "Cache folder", "Python", "C++ compiler", *gpu, "cpu", *devices)
+        ["ok", name] for name in ("PyTorch", "Triton", "Cache folder", "Python", "C++ compiler", *gpu, "cpu", *devices)
     ]
     assert result.stdout.endswith("\nAll is well.\n")
 
@@ -81,10 +81,10 @@ def test_a_cache_folder_that_cannot_be_written_is_a_fault(cli: Cli, tmp_path: Pa
 @pytest.mark.parametrize(("package", "error"), [("torch", "OSError"), ("torch", "ImportError"), ("triton", "OSError")])
 def test_a_package_that_fails_on_import_is_a_fault(cli: Cli, tmp_path: Path, package: str, error: str) -> None:
     (tmp_path / f"{package}.py").write_text(f"raise {error}('libcudart.so.12: cannot open shared object file')")
-    ((what, (sentence, fix)),) = faults_by_requirement(
+    ((name, (sentence, fix)),) = faults_by_requirement(
         cli, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}"
     ).items()
-    assert what == {"torch": "PyTorch", "triton": "Triton"}[package]
+    assert name == {"torch": "PyTorch", "triton": "Triton"}[package]
     assert sentence.endswith(
         f"is installed, but importing it fails with {error}: libcudart.so.12: cannot open shared object file"
     )
@@ -119,8 +119,8 @@ def test_compiled_code_that_cannot_be_loaded_is_a_fault(monkeypatch: pytest.Monk
     monkeypatch.setattr(ctypes, "CDLL", FailingLibrary)
     monkeypatch.setattr(installation, "cpp_compiler", lambda: "g++ -O1")
     requirement = installation._check_cpp_compiler()  # a command may have options
-    assert requirement.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
-    assert requirement.says.endswith("failed to map segment from shared object")
+    assert requirement.sentence.startswith("the code that g++ -O1 compiles cannot be loaded: ")
+    assert requirement.sentence.endswith("failed to map segment from shared object")
     assert requirement.fix is not None
     assert "noexec" in requirement.fix
 

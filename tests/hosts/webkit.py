@@ -31,8 +31,8 @@ class WebKit:
 
     def _send_request(self, path: str, body: Any = None, method: str = "POST") -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._address + path, data, method=method)  # noqa: S310 - our own driver
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+        request = urllib.request.Request(self._address + path, data, method=method)
+        with urllib.request.urlopen(request, timeout=60) as response:
             return json.loads(response.read())["value"]
 
     def open(self, path: Path) -> None:

@@ -105,7 +105,7 @@ class VisibleState:
         names_before = {*shell.ip.user_ns}
         torch.manual_seed(0)
         random.seed(0)
-        np.random.seed(0)  # noqa: NPY002 - the state that cells use
+        np.random.seed(0)
         assert shell.run(PREPARATION).success
         self.parts: dict[str, Any] = {}
         gc.collect(1)  # objects of the last cell may warn when they are freed
@@ -130,7 +130,7 @@ class VisibleState:
             "random": (
                 torch.random.get_rng_state().sum().item(),
                 hash(random.getstate()),
-                np.random.get_state(legacy=False)["state"]["key"].sum(),  # noqa: NPY002 - as above
+                np.random.get_state(legacy=False)["state"]["key"].sum(),
             ),
             "settings": (
                 torch.is_grad_enabled(),

@@ -28,13 +28,13 @@ from torch._dynamo.utils import counters
 import jupyter_graphbreak
 from jupyter_graphbreak.knowledge.causes import CAUSES
 from jupyter_graphbreak.results import Report
-from notebooks import cause_pages
-from notebooks.cause_pages import Example, Fix
+from notebooks import cause_pages, examples, rare_causes
+from notebooks.examples import Example, Fix
 from tests.programs.rare_causes.rare_causes import PROGRAMS
 
-EXAMPLES = cause_pages.examples()
-RECOMPILES = cause_pages.recompiles()
-BYPASSES = list(cause_pages.bypasses().values())
+EXAMPLES = examples.examples()
+RECOMPILES = examples.recompiles()
+BYPASSES = list(examples.bypasses().values())
 _CONFIGS = {
     "torch._dynamo.config": torch._dynamo.config,
     "torch._functorch.config": torch._functorch.config,
@@ -102,7 +102,7 @@ def _tensors(values: list[Any]) -> list[torch.Tensor]:
 def _run_call(function: Any, arguments: list[Any]) -> Outcome:
     torch.manual_seed(0)
     random.seed(0)
-    np.random.seed(0)  # noqa: NPY002 - the generator that the programs use
+    np.random.seed(0)
     outcome, log_collector = Outcome(), _LogCollector()
     logging.getLogger().addHandler(log_collector)
     with (
@@ -154,7 +154,7 @@ class Program:
             sys.modules["program"] = module  # PyTorch pickles functions of the program by their names
             stack.callback(sys.modules.pop, "program")
             namespace = vars(module)
-            exec(self._code, namespace)  # noqa: S102 - the page's program
+            exec(self._code, namespace)
             with jupyter_graphbreak.capture() as run:
                 outcomes = [
                     _run_call(namespace[self.function], _copy_tensors(self._arguments(call, namespace), {}))
@@ -165,7 +165,7 @@ class Program:
 
     @staticmethod
     def _arguments(call: ast.Call, namespace: dict[str, Any]) -> list[Any]:
-        return [eval(ast.unparse(argument), namespace) for argument in call.args]  # noqa: S307 - the page's program
+        return [eval(ast.unparse(argument), namespace) for argument in call.args]
 
 
 def _calls_of_before(node: ast.stmt) -> list[ast.Call]:
@@ -177,9 +177,9 @@ def _calls_of_before(node: ast.stmt) -> list[ast.Call]:
 
 @pytest.fixture(autouse=True)
 def _silence_dynamo_logs() -> Iterator[None]:
-    torch._logging.set_logs(dynamo=logging.ERROR)  # type: ignore[attr-defined] # not exported
+    torch._logging.set_logs(dynamo=logging.ERROR)  # type: ignore[attr-defined] # torch exports the name implicitly
     yield
-    torch._logging.set_logs()  # type: ignore[attr-defined] # not exported
+    torch._logging.set_logs()  # type: ignore[attr-defined] # torch exports the name implicitly
     torch.compiler.reset()
 
 
@@ -213,7 +213,7 @@ def _skipping_examples() -> set[str]:
 
 
 SKIPPING_EXAMPLES = _skipping_examples()
-#: This function only helps to debug Dynamo.
+#: A function that only helps to debug Dynamo.
 _NOT_IN_TABLE = {"step_unsupported"}
 
 
@@ -269,7 +269,7 @@ def test_each_fix_ends_the_recompiles_and_has_the_outcome_in_its_line(tmp_path: 
 def _run_with_empty_caches(program: Program) -> tuple[str, list[Outcome]]:
     """Run a program with empty caches, and return how the two caches used its graph, and the outcomes of its calls."""
     counters.clear()
-    with torch.compiler.config.patch(cache_key_tag=f"{time.time_ns()}"):  # type: ignore[attr-defined] # not exported
+    with torch.compiler.config.patch(cache_key_tag=f"{time.time_ns()}"):  # type: ignore[attr-defined] # torch exports the name implicitly
         _, outcomes = program.run()
     aot_counts, inductor_counts = counters["aot_autograd"], counters["inductor"]
     assert aot_counts["autograd_cache_bypass"] + aot_counts["autograd_cache_miss"] == 1
@@ -311,7 +311,7 @@ def test_each_fix_lets_the_caches_store_the_graph_and_has_the_outcome_in_its_lin
 
 
 def test_every_cause_has_an_example_or_a_reason_for_having_none_and_every_example_is_listed_once() -> None:
-    assert [name for names in cause_pages.KINDS.values() for name in names] == [item.name for item in EXAMPLES]
+    assert [name for names in examples.KINDS.values() for name in names.split()] == [item.name for item in EXAMPLES]
     ids_with_examples = {ident for example in EXAMPLES for ident in example.ids}
     assert ids_with_examples | set(cause_pages.MISSING_PROGRAM_REASONS) == {cause.id for cause in CAUSES}
     assert not ids_with_examples & set(cause_pages.MISSING_PROGRAM_REASONS)
@@ -319,7 +319,7 @@ def test_every_cause_has_an_example_or_a_reason_for_having_none_and_every_exampl
 
 def test_every_id_of_pytorchs_registry_has_an_address_whose_page_names_it() -> None:
     pages = cause_pages.pages()
-    registry = cause_pages._registry()
+    registry = rare_causes.registry()
     assert len(registry) > len(CAUSES)
     for ident, entry in registry.items():
         page, _, anchor = cause_pages.address(ident).removeprefix(f"{cause_pages.FOLDER}/").partition(".html")
@@ -343,7 +343,7 @@ def test_the_advice_about_a_rare_cause_removes_it(ident: str) -> None:
 
 
 def test_each_piece_of_advice_about_a_rare_cause_has_a_program() -> None:
-    assert PROGRAMS.keys() == cause_pages._RARE_ADVICE.keys()
+    assert PROGRAMS.keys() == rare_causes.ADVICE.keys()
     assert (
         cause_pages.pages()[cause_pages.OTHERS].count("*What to do*: Return the argument that `mark_dirty` names.") == 1
     )
@@ -386,7 +386,7 @@ def compute_in_hook(x: torch.Tensor) -> torch.Tensor:
 
 
 def import_json(x: torch.Tensor) -> torch.Tensor:
-    import json  # noqa: F401 - it works
+    import json  # noqa: F401 - the case is the import itself
 
     return x + 1
 
@@ -409,7 +409,7 @@ def reshape_with_numpy_size(x: torch.Tensor) -> torch.Tensor:
 
 
 def draw_array(x: torch.Tensor) -> torch.Tensor:
-    return x + torch.from_numpy(np.random.rand(4))  # noqa: NPY002 - as in old programs
+    return x + torch.from_numpy(np.random.rand(4))
 
 
 def log_message(x: torch.Tensor) -> torch.Tensor:
@@ -418,7 +418,7 @@ def log_message(x: torch.Tensor) -> torch.Tensor:
 
 
 def log_shape(x: torch.Tensor) -> torch.Tensor:
-    logging.warning("%s", x.shape)  # noqa: LOG015 - the root logger on purpose
+    logging.warning("%s", x.shape)  # noqa: LOG015 - the program uses the root logger
     return x + 1
 
 
@@ -457,7 +457,7 @@ def test_random_arrays_of_numpy_follow_the_seed_of_torch() -> None:
     compiled = torch.compile(draw_array, backend="eager")
 
     def draw(numpy_seed: int, torch_seed: int) -> torch.Tensor:
-        np.random.seed(numpy_seed)  # noqa: NPY002 - as in old programs
+        np.random.seed(numpy_seed)
         torch.manual_seed(torch_seed)
         return compiled(torch.zeros(4))
 

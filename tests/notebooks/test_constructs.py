@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import snowballstemmer  # type: ignore[import-untyped] # it ships no types
+import snowballstemmer  # type: ignore[import-untyped] # the package ships no types
 import torch
 
 from notebooks import constructs
@@ -25,9 +25,9 @@ PAGE = (constructs.OUTCOMES.parent / "traced.md").read_text(encoding="utf-8")
 
 @pytest.fixture(autouse=True)
 def _silence_torch_logs() -> Iterator[None]:
-    torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # not exported
+    torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # torch exports the name implicitly
     yield
-    torch._logging.set_logs()  # type: ignore[attr-defined] # not exported
+    torch._logging.set_logs()  # type: ignore[attr-defined] # torch exports the name implicitly
     torch.compiler.reset()
 
 

@@ -64,7 +64,7 @@ def _operator_with_list_and_default() -> None:
     def copy_to_list(x: torch.Tensor, flag: bool = False) -> list[torch.Tensor]:
         return [x * 2 if flag else x.clone()]
 
-    copy_to_list.register_fake(lambda x, flag=False: [torch.empty_like(x)])  # noqa: ARG005 - the schema
+    copy_to_list.register_fake(lambda x, flag=False: [torch.empty_like(x)])  # noqa: ARG005 - the schema requires the parameters
     copy_to_list.register_autograd(lambda _ctx, gradients: (gradients[0], None))
     _compile(lambda x: copy_to_list(x)[0] + 1)(torch.ones(3, requires_grad=True))
 

@@ -14,7 +14,7 @@ import pytest
 from docutils.nodes import make_id
 from myst_parser.slugs import github_slugify
 
-from notebooks import cause_pages, constructs, known_bugs
+from notebooks import cause_pages, constructs, known_bugs, rare_causes
 
 ROOT = Path(cause_pages.__file__).parents[1]
 _FENCE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)
@@ -31,7 +31,7 @@ def _pages() -> dict[str, str]:
     for name in ("common_breaks", "compile_time"):
         tables = re.findall(r"^% (\w+)$", texts[name], re.MULTILINE)
         texts[name] += "".join(f"\n\n{getattr(cause_pages, table)()}" for table in tables)
-    rare_ids = cause_pages.rare_ids()
+    rare_ids = rare_causes.ids()
     return {name: constructs.insert_tables(known_bugs.insert_lists(text), rare_ids) for name, text in texts.items()}
 
 

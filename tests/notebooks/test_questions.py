@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-import snowballstemmer  # type: ignore[import-untyped] # it ships no types
+import snowballstemmer  # type: ignore[import-untyped] # the package ships no types
 
 from jupyter_graphbreak.knowledge.causes import CAUSES
 from notebooks import cause_pages, constructs, known_bugs
@@ -45,16 +45,16 @@ nn.Parameter created in forward | causes/gb0264 | __init__
 requires_grad_() in compiled code | causes/gb0125 | after the compiled function
 types.SimpleNamespace breaks | causes/gb0147 | dict
 percent formatting of a tensor | causes/gb0033 | f-string
-LSTM breaks the graph | causes/gb0014 | compile the code around it
+LSTM breaks the graph | causes/gb0014 | compile the code around the recurrent module
 copy.deepcopy in forward | causes/gb4198 | .detach().clone()
 break in a for loop, nothing is compiled | skipped#a-break-in-a-loop | into a function
 break in a with block | skipped#a-break-in-a-with-block | Outside the block
 a break on one input, then all is eager | skipped#remembered-skips-an-earlier-call-a-mode | Dynamo remembers a skip
 a FLOP counter, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled function
-generator function is not compiled | causes/gb0003 | uses it up
+generator function is not compiled | causes/gb0003 | iterates over the generator
 does einops break? does an assert break? does vmap? | common_breaks#looks-suspicious-but-does-not-break | traced into one graph
 fullgraph=True raises Unsupported | errors#unsupported-a-break-where-none-is-allowed | capture
-is fullgraph=True an error at every break? | fullgraph#5-prove-it-and-keep-it | are captured
+is fullgraph=True an error at every break? | fullgraph#5-prove-the-result-and-keep-it | are captured
 disable, allow_in_graph, nonstrict_trace, custom_op: which? | escape_hatches | Which one
 allow breaks here and forbid them there | error_on_graph_break | error_on_graph_break(False)
 fullgraph or strict regions? | error_on_graph_break#fullgraph-or-error-on-graph-break | promises one graph
@@ -64,7 +64,7 @@ recompile limit (8) reached, cache_size_limit | recompiles#the-limit-recompile-l
 recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the others stay fixed
 the last batch of the epoch is smaller | recompiles#the-last-batch-is-smaller | drop_last
 unfrozen layers get no gradient in torch 2.9 | training#what-breaks-in-training-code | silently get none
-x.chunk(4) compiles for each length | recompiles#it-still-compiles-for-each-length | a number of pieces
+x.chunk(4) compiles for each length | recompiles#the-model-still-compiles-for-each-length | a number of pieces
 CosineAnnealingWarmRestarts with a tensor | recompiles#a-learning-rate-that-changes | in 2.13, so do
 Failed to handle graph break gracefully | skipped#a-break-elsewhere-that-skips-the-function | falling back to eager
 Encountered graph break that we cannot resume from | skipped#a-break-elsewhere-that-skips-the-function | last assignment to an attribute
@@ -128,7 +128,7 @@ may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-seco
 second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | does not cache them
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
-peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
+peak memory of a compiled model | cost#how-much-memory-does-compiled-code-take | usually needs less
 checkpointed layers need more memory when compiled | cost#lower-the-peak | lower the budget
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
@@ -143,13 +143,13 @@ which rank makes the others wait? | logs#several-ranks | may hang
 generate is not compiled | where_to_compile#generate | static
 encode() is not compiled | where_to_compile#another-method-than-forward | compile the method
 InternalTorchDynamoError | errors#internaltorchdynamoerror-dynamo-itself-fails | bug is PyTorch's
-my error message is in no table | errors#which-kind-of-error-is-it | from user code
-whose fault is an InductorError? | errors#which-kind-of-error-is-it | backend="aot_eager"
+my error message is in no table | errors#which-kind-of-error | from user code
+whose fault is an InductorError? | errors#which-kind-of-error | backend="aot_eager"
 torch.compile from several threads | errors#several-threads | before the threads start
 jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
 which file does tlparse take? | logs#which-file-does-tlparse-take | tlparse FILE
 tlparse of all ranks | logs#which-file-does-tlparse-take | --all-ranks-html
-TORCHDYNAMO_VERBOSE | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | inside Dynamo
+TORCHDYNAMO_VERBOSE | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | inside Dynamo
 what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-from | a recompile of it
 which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-comes-from | the line of your code
 does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
@@ -170,8 +170,8 @@ a factory of compiled functions reaches the limit | recompiles#instances-share-o
 which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
 accumulated_recompile_limit | recompiles#instances-share-one-count | 256
 TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the code stays
-a field of a dataclass recompiles | recompiles#what-else-makes-it-compile-again | configuration
-a module as an argument recompiles | recompiles#what-else-makes-it-compile-again | a different module as an argument
+a field of a dataclass recompiles | recompiles#what-else-causes-recompiles | configuration
+a module as an argument recompiles | recompiles#what-else-causes-recompiles | a different module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
 flex_attention called without torch.compile() | messages_warnings#breaks-and-recompiles | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
@@ -189,8 +189,8 @@ break inside activation checkpointing | training#checkpointing-in-compiled-code 
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
 raise an error if a CUDA graph is skipped | gpu#skipping-cudagraphs-the-reasons | cudagraph_or_error
-specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
-log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
+specialized: where? | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | guard added
+log CUDA graphs | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | =cudagraphs
 bf16 results differ from eager, which setting? | cost#results-that-differ | emulate_precision_casts
 Compiler: cl is not found | in_a_notebook#a-compiler-on-windows | Build Tools
 Failed to find C compiler in a container | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | python3-dev
@@ -335,7 +335,7 @@ new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-a
 NumPy's astype in compiled code breaks | traced#numpy | .astype(int)
 self.__dict__ assignment breaks | traced#classes | __dict__["n"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | has no effect on it
-breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
+breakpoint of VS Code in a compiled function | errors#step-through-compiled-code-with-a-debugger | is not reached
 max-autotune inside another torch.compile | cost#which-mode | a part of its caller
 memory leak on every call | questions#memory | names what keeps it
 an argument is alive after torch.cond | cost#del-and-memory-that-a-break-holds | gc.collect()
@@ -409,7 +409,7 @@ compile, export or AOTInductor? | compile_time#without-a-compiler-in-production 
 when is the backward pass compiled? | where_to_compile#the-model | is also slow
 pad every batch, or recompile? | recompiles#pad-or-let-the-sizes-vary | a few lengths
 mark_dynamic fails at a matrix product | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | mark both
-stride mismatch with dynamic=True | recompiles#it-still-compiles-for-each-length | .contiguous()
+stride mismatch with dynamic=True | recompiles#the-model-still-compiles-for-each-length | .contiguous()
 another set of **kwargs compiles again | recompiles#once-for-each-kind-a-mode-a-type-a-state | the same keys
 the first block of LoRA: requires_grad mismatch | recompiles#once-for-each-kind-a-mode-a-type-a-state | two graphs are expected
 AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not traced
@@ -438,12 +438,12 @@ ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
 capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
 what does capture_scalar_outputs do? | settings#graph-breaks-and-what-is-traced | unknown numbers
-is traceable_tensor_subclasses needed? | settings#settings-that-do-nothing-any-more | traced without it
+is traceable_tensor_subclasses needed? | settings#settings-that-no-longer-have-an-effect | traced without it
 assume_static_by_default | settings#recompiles-guards-and-dynamic-sizes | from the first call on
 activation_memory_budget: which value? | settings#results-speed-and-memory-inductor | is half
 TORCHINDUCTOR_FX_GRAPH_CACHE=1 | compile_time#kept-on-disk-the-second-start | on by default
 a cache that machines share over Redis | settings#caches-on-disk | TORCHINDUCTOR_REDIS_HOST
-TORCHDYNAMO_REPORT_GUARD_FAILURES | common_breaks#messages-of-earlier-releases | TORCH_LOGS=recompiles
+TORCHDYNAMO_REPORT_GUARD_FAILURES | common_breaks#messages-of-earlier-releases | TORCH_LOGS=graph_breaks,recompiles
 a C function breaks | escape_hatches#substitute-in-graph-a-python-version-of-a-c-function | Write it in Python
 while x.norm() < 50, early stopping | causes/gb0170#while-on-a-tensor | Run the loop in Python
 where do I put no_grad? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | Either works
@@ -481,7 +481,7 @@ vmap of jacfwd INTERNAL ASSERT FAILED compiled | training#a-gradient-of-a-gradie
 if mask.all(): return, a shortcut breaks the graph | causes/gb0170#if-on-a-tensor | is_compiling
 out[mask] = f(x[mask]) breaks | causes/gb0036 | torch.where(mask, f(x), out)
 loss.item() in the returned dict | causes/gb0124 | when you log it
-dynamic_shapes=True unexpected keyword argument | settings#settings-that-do-nothing-any-more | dynamic=True
+dynamic_shapes=True unexpected keyword argument | settings#settings-that-no-longer-have-an-effect | dynamic=True
 F.dropout drops in eval() | cost#random-numbers-and-dropout | training=self.training
 pickle a compiled method | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | state_dict
 spawn: convert_frame | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | new process
@@ -528,9 +528,9 @@ cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-s
 model, block or training step: which one? | where_to_compile | repeats a block
 a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thread-only | copy of the context
 recompile limit in the backward thread | settings#a-setting-holds-in-its-thread-only | has its own thread
-dynamic=True recompiles an RNN | recompiles#it-still-compiles-for-each-length | compile the body
+dynamic=True recompiles an RNN | recompiles#the-model-still-compiles-for-each-length | compile the body
 GLOBAL_STATE changed: num_threads | recompiles#what-a-guard-says-in-pytorch-s-words | set it once, before the first call
-what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | `TORCH_LOGS=recompiles`
+what became of the recompilation profiler? | common_breaks#messages-of-earlier-releases | TORCH_LOGS=graph_breaks,recompiles
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
@@ -557,8 +557,8 @@ autocast as a decorator | training#training-code-that-was-run | around a break
 what is guarded of an object? | recompiles#what-does-dynamo-guard-on | values that the code has read
 second call is slow | compile_time#the-second-call-is-slow-too-warm-up | a different size or number
 develop without waiting for the compiler | compile_time#while-you-change-code-wait-less | generates no code
-what speed-up can I expect? | cost#how-much-faster-will-it-be | 163 models
-does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be | get_num_threads
+what speed-up can I expect? | cost#how-much-faster-will-the-code-be | 163 models
+does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-the-code-be | get_num_threads
 calls seem to become slower in my benchmark | cost#a-stopwatch-that-can-be-trusted | the queue is full
 the process needs more memory after compiling | cost#out-of-memory-oom-only-when-compiled | about 140 MB
 backward of an autograd.Function cannot be traced | training#training-code-that-was-run | that breaks, here
@@ -580,7 +580,7 @@ __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
 the mark is lost | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | do not inherit it
 does PyTorch pad to buckets? | recompiles#pad-or-let-the-sizes-vary | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
-which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
+which call makes it compile? | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | start compiling
 Python.h: No such file | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | the headers of your Python version
 cannot find -lcuda in WSL | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
@@ -615,8 +615,8 @@ does fullgraph always make one graph? | error_on_graph_break#fullgraph-or-error-
 lock.acquire() of an RLock, Unsupported method call | causes/gb0156#a-lock | split the graph
 random.random() in layer drop | causes/gb0007#random-random | random.uniform(0, 1)
 jaxtyping with JAXTYPING_DISABLE still reaches the limit | libraries#beartype-jaxtyping | isolate_recompiles
-TORCH_LOGS=recompiles prints nothing | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | a resume function's
-fullgraph=True passes in tests, raises in production | fullgraph#5-prove-it-and-keep-it | a later call can still
+TORCH_LOGS=recompiles prints nothing | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | a resume function's
+fullgraph=True passes in tests, raises in production | fullgraph#5-prove-the-result-and-keep-it | a later call can still
 BackwardState requires CompiledAutograd | messages_training#second-gradients-vmap | call it inside
 compiled_autograd, and backward() after the call | training#do-you-need-compiled-autograd | maybe_enable_compiled_autograd
 compiled_autograd for a backward hook of a module | causes/gb0083#settings | if backward() runs inside
@@ -642,7 +642,7 @@ gaussian_nll_loss under fullgraph=True | common_breaks#pytorch-functions-that-br
 lstsq in a compiled function | common_breaks#pytorch-functions-that-break | torch.linalg.qr
 different backend callables | recompiles#what-a-guard-says-in-pytorch-s-words | create a backend function once
 Unsupported: Tensor.item() under fullgraph=True in 2.9 | causes/gb0124 | from PyTorch 2.10 on
-is x[mask] captured by fullgraph? since when? | fullgraph#5-prove-it-and-keep-it | 2.9 raises
+is x[mask] captured by fullgraph? since when? | fullgraph#5-prove-the-result-and-keep-it | 2.9 raises
 ___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y, a)`
 huber_loss(delta=s) keeps an old value | known_bugs#wrong-results | specialize_float
 my operator's new backward is not used | escape_hatches#rules-for-custom-operators-and-what-they-cost | of the old code
@@ -657,7 +657,7 @@ how many recompiles do the counters have? | logs#counters-of-zero-prove-nothing 
 torch_scatter: its data is not allocated yet | libraries#graph-networks-pyg-dgl | torch_geometric.utils.scatter
 AsyncCollectiveTensor compiles again | training#tensor-parallel-parallelize-module | wait_tensor
 DebugMode is on, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled
-one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | SLURM_PROCID
+one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | SLURM_PROCID
 two losses of a call: backward a second time | messages_training#backward-passes-inference-mode | frees. Add the losses
 convert all Tensors to FakeTensors first | messages#fake-tensors-types-devices | combined with a fake one
 A callable function is expected, but Tensor is provided | messages#in-the-call-or-in-a-setting | the result of a call
@@ -675,7 +675,7 @@ Inference tensors cannot be saved for backward | messages_training#backward-pass
 is_key_in_tls AssertionError with reduce-overhead | messages_kernels#cuda-graphs | from one thread
 compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | does not change the keys
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
-TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
+TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | not make faster
 0 active drivers | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | sees no GPU
 the same result in each run? | cost#random-numbers-and-dropout | call `torch.manual_seed`
 which pass is it? bisect | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | compiler_bisector
@@ -704,7 +704,7 @@ compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-aro
 AOTInductor accepts another batch size | compile_time#without-a-compiler-in-production | AOTI_RUNTIME_CHECK_INPUTS=1
 ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
 slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | also use that graph
-Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be | throttled
+Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-the-code-be | throttled
 No such file or directory: /sbin/ldconfig | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | TRITON_LIBCUDA_PATH
 torch.export of RetinaNet | libraries#detectors | 10_000
 does inductor use FlashAttention for my own attention? | libraries#flash-attn-xformers-sageattention | masked_fill
@@ -747,7 +747,7 @@ does the cache notice that my code has changed? | compile_time#kept-on-disk-the-
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
 Attempting to use a closed pool | messages_kernels#worker-processes | not started again
-TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | both words print nothing
+TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | both words print nothing
 what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
 LayerNorm on a Mac | known_bugs#windows-macos-rocm | by more than the values themselves
 Invalid NaN comparison | known_bugs#inductorerror-cppcompileerror-triton | from sympy
@@ -832,7 +832,7 @@ Arc A770: MODULE_BUILD_FAILURE | in_a_notebook#the-gpu-is-too-new-too-old-or-ano
 a cache of rotary embeddings is overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | keeps in an attribute
 complex numbers of Qwen Image fail at random | messages_warnings#precision-and-the-gpu | fail now and then
 CP 32 and torch.compile hang | training#tensor-parallel-parallelize-module | 32 ranks
-compile or AMP: which gains more? | cost#how-much-faster-will-it-be | can be combined
+compile or AMP: which gains more? | cost#how-much-faster-will-the-code-be | can be combined
 aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-raise | x * 1j
 Cannot call sizes() on tensor with symbolic sizes | messages#messages-that-only-older-releases-raise | so update
 interpolate with dynamic=True gives a wrong shape | messages#messages-that-only-older-releases-raise | element too short
@@ -845,7 +845,7 @@ short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compili
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | creates a symbol
 the experts of a MoE use tolist() | fullgraph | compute every expert
-channels_last: convert the model myself? | cost#how-much-faster-will-it-be | if it expects a gain
+channels_last: convert the model myself? | cost#how-much-faster-will-the-code-be | if it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 Could not find schema for mylib::op (package) | messages_export#aotinductor-aot-compile-files | import the module
@@ -889,7 +889,7 @@ using FX to symbolically trace a dynamo-optimized function | messages#keras-torc
 input tensor deallocate during graph recording | messages_kernels#cuda-graphs | without a mode
 torchrun: ChildFailedError, exitcode 1 | messages_training#ranks-that-fail-or-hang | launcher's summary
 TracerWarning: Converting a tensor to a boolean | messages_warnings#export-onnx-aotinductor | that the example took
-"Step 2" in a log | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | goes to the backend
+"Step 2" in a log | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | goes to the backend
 the folder of TORCH_TRACE is empty | logs#which-file-does-tlparse-take | Nothing was compiled
 UnsupportedOperatorError of the ONNX exporter | messages_export#torch-onnx-export | has no rule
 what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
@@ -901,7 +901,7 @@ per-sample gradients and ensembles | training#a-gradient-of-a-gradient | belong 
 none_dealloc after 4000 steps | errors#crashes-and-hangs | is never freed
 SourcelessBuilder.create does not know how to wrap a class | causes/gb0116 | Make the object outside
 async tensor parallel has no effect | training#tensor-parallel-parallelize-module | lose it without an error
-see the Triton code | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | Triton or C++
+see the Triton code | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | Triton or C++
 is FlashAttention really used? | libraries#flash-attn-xformers-sageattention | raises an error if that kernel
 self.forward = torch.compile(self.forward) in __init__ | where_to_compile#torch-compile-above-a-method | one instance
 which backends are there? nvFuser, TVM | cost#which-backend-one-of-your-own | need their packages
@@ -918,7 +918,7 @@ replace a layer after torch.compile | training#before-or-after-to-load-state-dic
 a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value causes a compilation
 weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
 model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | defines its own `__call__`
-cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | also has an effect there
+cudnn.benchmark and torch.compile | cost#how-much-faster-will-the-code-be | also has an effect there
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
 how slow is a custom_op? | escape_hatches#rules-for-custom-operators-and-what-they-cost | 12 µs
@@ -930,7 +930,7 @@ compile a ControlNet | libraries#diffusers | also runs in every step
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
 __closure__[1].cell_contents == 1 recompiles | recompiles#what-a-guard-says-in-pytorch-s-words | an inner function uses
 are coordinate_descent_tuning and conv_1x1_as_mm needed? | libraries#diffusers | measure each
-does compiling turn on TF32? | cost#how-much-faster-will-it-be | set_float32_matmul_precision
+does compiling turn on TF32? | cost#how-much-faster-will-the-code-be | set_float32_matmul_precision
 autocast or bfloat16? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | needs no casts
 a BatchEncoding moved to the device in forward | libraries#transformers | move it before the call
 top-k sampling in compiled code | where_to_compile#generate | torch.multinomial
@@ -945,14 +945,14 @@ snntorch Leaky neurons | libraries#kornia-monai-openclip-speechbrain | a loop ov
 a MIG slice of an A100 | gpu#a-part-of-a-gpu-mig | CUDA_VISIBLE_DEVICES
 torch.compile or JAX? | frontends#compared-with-jax-jit | TracerBoolConversionError
 GradScaler inside the compiled step | training#what-breaks-in-training-code | let Python run the scaler
-LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly: compile the model
+LBFGS with a closure | where_to_compile#which-optimizers-can-be-compiled | runs eagerly, so compile the model
 schedule-free AdamW recompiles | where_to_compile#which-optimizers-can-be-compiled | run it eagerly
 AdamW8bit: frozen storage | where_to_compile#which-optimizers-can-be-compiled | compile their own step
 Newton-Schulz of Muon compiles for each shape | recompiles#an-optimizer-of-your-own-parameters-of-many-shapes | wide and for tall matrices
 a hidden state that is None at first | recompiles#once-for-each-kind-a-mode-a-type-a-state | when it is reset
 nvtx ranges break the graph | cost#in-a-profile | put it around the call
 switch compiling off in tests | ci#slow-or-hanging-jobs | does nothing
-dynamic=True, and it still recompiles | recompiles#it-still-compiles-for-each-length | a loop over the size
+dynamic=True, and it still recompiles | recompiles#the-model-still-compiles-for-each-length | a loop over the size
 optree | libraries#scipy-opencv-pybind-cuda-kernels | is traced)
 PyInstaller app with torch.compile: could not get source code | compile_time#a-packaged-program-pyinstaller-cx-freeze | keeps the sources
 SpecViolationError: not in Core ATen opset (ExecuTorch) | messages_export#executorch | model.eval()
@@ -967,7 +967,7 @@ infer_schema: Tensor is not a type | messages_kernels#custom-operators-the-defin
 user stack suppressed due to duplicate graph break | messages_warnings#breaks-and-recompiles | the same break again
 the frozen exe starts again and again | compile_time#a-packaged-program-pyinstaller-cx-freeze | TORCHDYNAMO_DISABLE
 coordinate descent tuning runs again on a warm cache | settings#results-speed-and-memory-inductor | no longer in 2.13's code
-the CUDA memory snapshot hangs with torch.compile | cost#how-much-memory-does-it-take | stacks="python"
+the CUDA memory snapshot hangs with torch.compile | cost#how-much-memory-does-compiled-code-take | stacks="python"
 flex_attention BACKEND='FLASH' cannot be used | libraries#messages-of-flex-attention | flash-attn-4
 flex_attention slower than FlashAttention-2 | libraries#flex-attention-block-masks | leaves whole blocks out
 PyG: a Data object made in forward | libraries#graph-networks-pyg-dgl | pass tensors instead
@@ -978,7 +978,7 @@ gradients of several batches, then one step | training#what-breaks-in-training-c
 GPU memory after generate with a static cache | where_to_compile#generate | model._cache
 PPO of rsl_rl in Isaac Lab | libraries#programs-with-a-switch-timm-torchtune-axolotl | torch_compile_mode
 a simulator written in PyTorch (mujoco-torch) | libraries#reinforcement-learning-stable-baselines3-torchrl | compile its step
-stride mismatch at index 0, one image and then two | recompiles#it-still-compiles-for-each-length | start with a size of 2
+stride mismatch at index 0, one image and then two | recompiles#the-model-still-compiles-for-each-length | start with a size of 2
 the compiled step adds a key to its input dict | recompiles#once-for-each-kind-a-mode-a-type-a-state | put the key there
 the first epoch takes hours, then it is fast | compile_time#slow-to-compile-loops-many-shapes | say at once what varies
 make_fx of energy and forces trains wrongly | training#a-gradient-of-a-gradient | aten.detach
@@ -1022,7 +1022,7 @@ a forked process writes into its parent's trace | logs#which-file-does-tlparse-t
 DDPOptimizer intentional graph-break | training#where-the-graph-is-cut | neither a break in your code
 a context manager object made before a break | causes/gb0262 | create it in the `with`
 does Dynamo throw away graphs when its cache is full? | recompiles#the-limit-recompile-limit-is-reached | keeps all graphs
-which torch.compile call led to this compilation? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | *start compiling*
+which torch.compile call led to this compilation? | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | *start compiling*
 torch_geometric.compile does not speed up training | libraries#graph-networks-pyg-dgl | gains little
 expected Tensor as element 0 in argument 0, but got torch.Size | known_bugs#internaltorchdynamoerror-and-other-dynamo-errors | torch.tensor(x.shape)
 compile() got an unexpected keyword argument 'isolate_recompiles' | messages#in-the-call-or-in-a-setting | 2.9 does not
@@ -1046,7 +1046,7 @@ register_full_backward_hook with compiled autograd | traced#modules-and-hooks | 
 does each CUDA graph of a size need its own memory? | gpu#each-size-is-recorded-again-slow-calls-memory | share memory
 is a CUDA graph recorded again for an input at a new address? | gpu#each-size-is-recorded-again-slow-calls-memory | other inputs are copied
 which releases have graph_partition? | gpu#skipping-cudagraphs-the-reasons | on in torch 2.9
-exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | `.clone()` such an output
+exceeding max re-recording limit | gpu#skipping-cudagraphs-the-reasons | Use `.clone()` on such an output
 does model.eval() compile a model without dropout again? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | if a layer such as dropout
 a hook on the wrapper of torch.compiler.disable | training#a-hook-that-never-runs | on the wrapper is traced
 autograd.grad with create_graph after a break | training#a-gradient-of-a-gradient | the same error is raised
@@ -1057,6 +1057,146 @@ does a compiled Llama build a full attention mask? | libraries#transformers | on
 does writing each step into a tensor make compiling slower? | compile_time#slow-to-compile-loops-many-shapes | about twice as fast
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
+ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*
+ignore_logging_functions: logging breaks in 2.9 | settings#graph-breaks-and-what-is-traced | ignore_logger_methods
+a Logger method in reorderable_logging_functions | causes/gb0291 | before PyTorch 2.15
+TORCH_LOGS prints nothing under pytest | ci#torch-logs-in-a-test | caplog.text
+with torch.cuda.stream(s) and wait_stream in forward | traced#contexts-operators-attention | without a break
+is f still compiled after torch.compiler.disable(f)? | escape_hatches#torch-compiler-disable-leave-a-function-out | returns a new function
+what do the colors in tlparse's pages mean? | logs#which-file-does-tlparse-take | as at a break
+CompileProfiler | common_breaks#messages-of-earlier-releases | gone in 2.9
+explain(f, x) is deprecated | logs#torch-dynamo-explain-counts-fewer-breaks | its old form
+to_dense_batch breaks although batch_size is given | libraries#graph-networks-pyg-dgl | max_num_nodes
+old post: torch._dynamo.config.log_level, print_graph_breaks | common_breaks#messages-of-earlier-releases | accumulated_recompile_limit
+a function with torch.compile(disable=True) inside a compiled one | settings#arguments-of-torch-compile | still traces it
+what is counters["stats"]["calls_captured"]? | logs#counters-of-zero-prove-nothing | and operations
+break_reasons of explain is too short | logs#torch-dynamo-explain-counts-fewer-breaks | misses the same breaks
+mark_dynamic and a buffer of the same size: ConstraintViolationError | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | of a global tensor
+compile only the function of this name | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | TORCHDYNAMO_DEBUG_FUNCTION
+TORCHDYNAMO_DYNAMIC_SHAPES=1 | settings#settings-that-no-longer-have-an-effect | TORCHDYNAMO_REPORT_GUARD_FAILURES
+GATConv and GCNConv break | libraries#graph-networks-pyg-dgl | add_self_loops=False
+does HeteroConv break? | libraries#graph-networks-pyg-dgl | are one graph
+GraphNorm breaks at item() | libraries#graph-networks-pyg-dgl | need `batch_size`
+mark_dynamic in forward: Attempt to trace forbidden callable | messages#stances-limits-fullgraph-true | before the compiled function
+mark_dynamic was set before x.to(device) | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | do not inherit it
+several conditions fix a size, no ConstraintViolationError | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | each size causes a recompile
+recompile for each layer_idx | where_to_compile#each-block | for each number
+RF-DETR compile=True has no effect | libraries#programs-with-a-switch-timm-torchtune-axolotl | earlier releases compiled nothing
+patches of a LoRA differ by their key in ComfyUI | libraries#comfyui | no longer differ
+self.log of a compiled LightningModule | libraries#lightning-and-fabric | depending on PyTorch's release
+shape padding and checkpointing: a shape differs on recomputation | training#checkpointerror-a-compiled-block-whose-sizes-vary | chosen by timing
+GLOBAL_STATE changed: num_threads, with checkpointing | messages_training#checkpointing | before the first call
+dynamic=True compiles for a long time | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | compiles slowly
+disk quota of the cache | messages_kernels#files-and-caches | full or read-only disk
+where does the program hang? py-spy | errors#crashes-and-hangs | dump_traceback_later
+the first call is stuck and no process is busy | errors#crashes-and-hangs | TORCHINDUCTOR_COMPILE_THREADS=1
+SIGTERM of torchrun | errors#crashes-and-hangs | another rank failed first
+a lock in a cached_property | causes/gb0142#a-lock | Python 3.11 and older
+nn.Linear made in forward | causes/gb0264 | also creates its parameters
+torch.cuda.empty_cache in forward | causes/gb0007#gc-collect | Also call that outside
+random.shuffle in forward | causes/gb0007#random-random | before the compiled function
+optimizer.zero_grad() inside | traced#training-steps-autocast-checkpointing | Reset the gradients outside
+os.environ in forward | traced#the-standard-library | a different value causes a recompile
+does lru_cache work? | traced#itertools-functools-operator | without its cache
+break in ExitStack, closing | causes/gb0262 | enter_context
+torch.Tensor.add(x, 1) | traced#tensors-functions-properties-indices | call_function method_descriptor
+a ctypes function | traced#contexts-operators-attention | Wrap the function in a custom op
+index_put with a boolean mask: skipping cudagraphs | gpu#skipping-cudagraphs-the-reasons | torch.where(mask, new, x)
+strides of expected 14, actual 18 | causes/recompile-stride | become dynamic with it
+NFS as the cache folder of several machines | compile_time#kept-on-disk-the-second-start | a folder on a network drive
+Redis for the cache | settings#caches-on-disk | TORCHINDUCTOR_REDIS_HOST
+the cache for a Docker image | compile_time#kept-on-disk-the-second-start | same model of GPU
+how much do graphs of Inductor's cache need, may I delete them? | compile_time#kept-on-disk-the-second-start | PyTorch never empties it
+forward passes alone: AOTAutograd's cache misses at each start | compile_time#a-cache-that-does-not-work | only when its `backward()` has run
+TORCH_LOGS for cache hits and misses | compile_time#a-cache-that-does-not-work | torch._inductor.codecache
+does a comment in my file invalidate the cache? | compile_time#a-cache-that-does-not-work | lines and comments
+breakpoints are not hit in VS Code | recipes#explain-a-cell-in-vs-code | Run the call eagerly
+bfloat16 on a Tesla T4 in Colab | recipes#explain-a-cell-in-colab | torch.float16
+Stale file handle in a Slurm job | recipes#record-and-read-a-slurm-job | TRITON_CACHE_DIR
+pytest -n and compile workers | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS=1
+a test needs an empty cache | ci#tests-that-pass-alone-and-fail-together | fresh_cache
+assert in a test file breaks | ci#an-assert-in-the-file-of-a-test | --assert=plain
+script_method is deprecated under -W error | ci#warnings-that-are-errors-w-error | filterwarnings
+coverage of compiled functions | ci#coverage | omit =
+TORCH_COMPILE_DISABLE=1 in CI and fullgraph | ci#slow-or-hanging-jobs | RuntimeError
+count only the breaks of my package in CI | ci#count-your-own-breaks-apart-from-a-library-s | within="mypackage"
+which break should I fix first? | cost#which-break-first | inner loop
+break-even calls of a small model | cost#after-how-many-calls-has-compiling-paid | never pays off
+the clock measures only launches | cost#a-stopwatch-that-can-be-trusted | elapsed_time
+time to compile each function's tracing | compile_time#what-takes-the-time | TORCH_COMPILE_DYNAMO_PROFILER
+explain compiles with my options? | logs#torch-dynamo-explain-counts-fewer-breaks | have no effect
+after explain, everything is compiled again | logs#torch-dynamo-explain-counts-fewer-breaks | It resets Dynamo
+tlparse: rank files without rank_ in their names | logs#which-file-does-tlparse-take | init_process_group
+tlparse --latest fails | logs#which-file-does-tlparse-take | is not a file
+[1/0_1] in tlparse | logs#what-1-0-means-and-where-a-guard-comes-from | second attempt
+TORCH_LOGS of one rank under Slurm | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | SLURM_PROCID
+TORCH_LOGS into a file | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | TORCH_LOGS_OUT
+TORCH_COMPILE_DEBUG writes no folder | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | code came from the cache
+NCCL watchdog while another rank compiles | logs#prevent-ranks-from-hanging | timedelta(hours=1)
+is TORCH_COMPILER_COLLECTIVES safe? | logs#prevent-ranks-from-hanging | all ranks compile at the same time
+FSDP and an all-to-all in compiled code hang | logs#prevent-ranks-from-hanging | in a different order
+box_iou and roi_align under torch.compile | libraries#detectors | are one graph
+RetinaNet fullgraph | libraries#detectors | batched_nms
+number of target boxes varies | libraries#detectors | two compilations in all
+accelerate launch: each length recompiles | libraries#accelerate-offloading | ACCELERATE_DYNAMO_USE_DYNAMIC
+device_map="auto" breaks at each hook | libraries#accelerate-offloading | excluded from compiling on purpose
+unwrap_model keeps _orig_mod | libraries#accelerate-offloading | keep_torch_compile=False
+the validation of Lightning compiles again | libraries#lightning-and-fabric | inference_mode
+LightningCLI and torch.compile | libraries#lightning-and-fabric | no argument for compiling
+a generator and a discriminator hit the limit? | recompiles#instances-share-one-count | stay below the limit
+folds or seeds in one process | recompiles#instances-share-one-count | before each model
+ten functions with one decorator share a limit | recompiles#a-limit-that-functions-share | *one* code object
+a second torch.compile with fullgraph=True raises no error | recompiles#a-second-torch-compile-of-the-same-function | if its guards hold
+a lambda as backend compiles again | recompiles#a-second-torch-compile-of-the-same-function | create a
+a disabled function inside, and fullgraph=True | escape_hatches#torch-compiler-disable-leave-a-function-out | is an error
+disable a submodule without _orig_mod keys | escape_hatches#torch-compiler-disable-leave-a-function-out | disable its `forward`
+a break in the loop body: work in a function | skipped#a-break-in-a-loop | even if its caller is skipped
+expected type of 'x' to be a tensor type, but found torch.Tensor | recompiles#what-a-guard-says-in-pytorch-s-words | instead of a `Parameter`
+dispatch key set mismatch. expected ..., actual ADInplaceOrView | recompiles#what-a-guard-says-in-pytorch-s-words | created under `inference_mode()`
+AsyncCollectiveTensor in some calls, a plain tensor in others | training#tensor-parallel-parallelize-module | causes recompiles
+warm up a pipeline with one prompt, the next length is slow | compile_time#the-second-call-is-slow-too-warm-up | Warm up with two sizes
+MoE: a loop over experts with .tolist() | fullgraph | grouped_mm
+TransformerEngine layers are breaks | libraries#i-never-called-torch-compile | on purpose
+Keras attention: SDPAParams breaks the graph | causes/gb0007#a-python-function-that-dynamo-skips | is not needed while compiling
+JSONDecodeError Extra data with several ranks | messages_kernels#files-and-caches | its own folder on a local disk
+GPUs of one machine do not share the cache | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
+assume_constant_result returns a stale value | escape_hatches#others-that-look-alike | never changes
+flex_attention runs eagerly inside a compiled block | messages_warnings#breaks-and-recompiles | recompile limit was reached
+FSDP and checkpointing: hooks cut the graph | cost#out-of-memory-oom-only-when-compiled | compile each block
+forbid breaks in a library's CI | recipes#guard-a-library-in-ci | baseline
+Lightning recipe: which steps break? | recipes#explain-a-lightning-module | LightningModule
+accelerate recipe | recipes#explain-a-loop-of-accelerate | Accelerator
+a script that needs arguments | recipes#explain-a-script | graphbreak script
+mode of the trace: dispatch mode in the report | causes/dispatch-mode | TorchDispatchMode
+nested breaks count in each caller | resume#a-break-three-calls-deep | nested_graph_breaks
+error_on_graph_break above @torch.compile and the limit | recompiles#the-limit-recompile-limit-is-reached | raises `Unsupported`
+fullgraph=True and .item() since 2.10 | settings#graph-breaks-and-what-is-traced | does so in any case
+compile only in production: compiling off by a flag | settings#arguments-of-torch-compile | return the function unchanged
+two compilations for a block whose first input has no gradient | where_to_compile#each-block | one more graph
+counters are empty in the second call | logs#counters-of-zero-prove-nothing | an earlier call already compiled
+the log says nothing more after the first epoch | questions#find-breaks | compiled
+torch.fx graph printed for each break | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | graph_code
+kernels that were not fused | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | TORCH_LOGS=fusion
+max-autotune prints tables | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | PRINT_AUTOTUNE
+compile time in a profile: Torch-Compiled Region | cost#in-a-profile | frame 1
+the first step is slow on every node | logs#prevent-ranks-from-hanging | warm
+torch.compile in a FastAPI server | recipes#serve-a-compiled-model-fastapi-gunicorn | before the first request
+Trainer with torch_compile=True: which breaks? | recipes#explain-transformers-trainer | run.report.save
+is the number of breaks on a CPU that of the GPU? | gpu | x.is_cuda
+uncompiled flex_attention needs too much memory | libraries#flex-attention-block-masks | builds the full mask
+flex_attention compiles for each length? | libraries#flex-attention-block-masks | serves any length
+sequences of many lengths without padding | libraries#flex-attention-block-masks | pack them into one row
+a mocked method is not used by compiled code | errors#nothing-raises-but-the-result-differs | a method of a class
+graph break or recompile? | questions#find-breaks | a new graph for a later call
+skip reason: skipped according trace_rules.lookup SKIP_DIRS | causes/gb0007#a-python-function-that-dynamo-skips | modules on its lists
+NamedTuple._replace | traced#lists-and-tuples | `_asdict`
+self.__dict__["n"] = 2 in __init__ | traced#classes | traced since 2.13
+a TensorDict as an argument recompiles | libraries#reinforcement-learning-stable-baselines3-torchrl | for each number of keys
+mp.Value in a replay buffer | causes/gb0156#json-dumps | Read it before the call
+daemonic processes are not allowed to have children, in a Pool | compile_time#worker-processes | spawned, forked or daemons
+set_stance("eager_then_compile") | escape_hatches#set-stance-compile-nothing-for-a-while | runs eagerly once
+which guard made fail_on_recompile fail? | messages#stances-limits-fullgraph-true | *Triggered by* names
+compile_repeated_blocks of a pipeline | libraries#diffusers | compile only the repeated blocks
 """
 
 

@@ -78,7 +78,7 @@ def _run(construct: Construct, compiler: Compiler) -> _Result:
     try:
         with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
             for code in construct.code_objects():
-                exec(code, namespace)  # noqa: S102 - the program of the page
+                exec(code, namespace)
             arguments = namespace.get("args") or (torch.tensor([0.5, 1.0, 2.0, 4.0]),)
             new_arguments = arguments if callable(arguments) else lambda: arguments
             function = compiler(namespace["f"])

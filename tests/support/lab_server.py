@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
-#: News notifications would cover the panel in the lower right corner.
+#: JupyterLab's settings. News notifications would cover the panel in the lower right corner.
 _SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {
         "fetchNews": "false",
@@ -34,7 +34,7 @@ _SETTINGS = {
     },
 }
 
-#: By default, each page makes the server check with node whether a build is needed.
+#: The configuration of pages. By default, each page makes the server check with node whether a build is needed.
 _PAGE_CONFIG = {"buildCheck": False}
 
 
@@ -48,8 +48,8 @@ class Lab:
     def send_request(self, path: str, method: str = "GET", data: Any = None) -> Any:
         """Send a request to the server."""
         body = None if data is None else json.dumps(data).encode()
-        request = urllib.request.Request(f"{self.url}/{path}", body, method=method)  # noqa: S310 - our own server
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+        request = urllib.request.Request(f"{self.url}/{path}", body, method=method)
+        with urllib.request.urlopen(request, timeout=60) as response:
             text = response.read()
         return json.loads(text) if text else None
 

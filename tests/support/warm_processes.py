@@ -39,7 +39,7 @@ COLD_START = "COLD_START"
 FEW_INPUTS = "FEW_UNUSUAL_INPUTS"
 #: Prefixes of environment variables that PyTorch or Python reads while it is loaded.
 _LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_", "CXX")
-#: Those that neither reads then: Inductor reads its folder when it compiles, and a fork reads PyTorch's logs again.
+#: Environment variables that are read after loading: Inductor reads its folder when it compiles, a fork PyTorch's logs.
 _LATER_NAMES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TORCH_TRACE", "TORCH_LOGS", "PYTHON_EXEC"})
 _LATER_PREFIXES = ("TORCHELASTIC_", "TORCH_NCCL_")
 #: The Python options that a forked process can have.
@@ -192,7 +192,7 @@ def run_proxy(folder: Path, command: list[str], fork_arguments: list[str]) -> No
     words = list(itertools.dropwhile(_OPTIONS.__contains__, command))
     is_forkable = words[:1] in (["-m"], ["-c"]) or (words and not words[0].startswith("-"))
     if not is_forkable or not _can_fork(folder, dict(os.environ)):
-        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - our own interpreter
+        os.execv(sys.executable, [sys.executable, *command])
     connection = _request_fork(folder, [*command, *fork_arguments], dict(os.environ), Path.cwd(), [0, 1, 2])
 
     def pass_on(number: int, _: object) -> None:
@@ -315,7 +315,7 @@ def run_request(connection: socket.socket) -> None:
     for module in ("random", "numpy.random"):
         importlib.import_module(module).seed()
     threading.Thread(target=_handle_signals, args=[connection], daemon=True).start()
-    status = _run_here(*request["command"])
+    status = _run_in_this_process(*request["command"])
     threading._shutdown()  # type: ignore[attr-defined] # as at the end of a Python process
     atexit._run_exitfuncs()
     with contextlib.suppress(Exception):
@@ -326,16 +326,16 @@ def run_request(connection: socket.socket) -> None:
     os._exit(status)
 
 
-def _run_here(first: str, *others: str) -> int:
+def _run_in_this_process(first: str, *others: str) -> int:
     """Run a script, a module or code as ``python`` does, and return the exit status."""
     try:
         match first:
             case "-u":
                 sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr] # it is a text stream
-                return _run_here(*others)
+                return _run_in_this_process(*others)
             case "-P":  # the path has no folder of the program
                 del sys.path[0]
-                return _run_here(*others)
+                return _run_in_this_process(*others)
             case "-m":
                 sys.argv = [*others]
                 if others[0] == "pytest":  # pytest warns about plugins that are already imported
@@ -344,7 +344,7 @@ def _run_here(first: str, *others: str) -> int:
             case "-c":
                 sys.argv = ["-c", *others[1:]]
                 sys.modules["__main__"] = main = types.ModuleType("__main__")
-                exec(compile(others[0], "<string>", "exec"), vars(main))  # noqa: S102 - a test's own code
+                exec(compile(others[0], "<string>", "exec"), vars(main))
             case script:
                 sys.argv = [script, *others]
                 sys.path[0] = str(Path(script).resolve().parent)
@@ -353,7 +353,7 @@ def _run_here(first: str, *others: str) -> int:
         if exit_request.code is not None and not isinstance(exit_request.code, int):
             sys.stderr.write(f"{exit_request.code}\n")
         return exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
-    except BaseException as error:  # noqa: BLE001 - as Python does
+    except BaseException as error:  # noqa: BLE001 - Python does the same
         sys.excepthook(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
         return 1
     return 0

@@ -232,7 +232,7 @@ def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:
 
 
 def scale_if_file_exists(x: torch.Tensor, path: str) -> torch.Tensor:
-    return x * 2 if os.path.exists(path) else x  # noqa: PTH110 - its code is in a module without source
+    return x * 2 if os.path.exists(path) else x  # noqa: PTH110 - this function is in a module without source
 
 
 def test_a_break_in_a_frozen_module_is_at_the_call() -> None:

@@ -120,7 +120,7 @@ def test_training_is_watched_after_its_warm_up(
     assert issubclass(callback_class, BaseCallback)
     events: list[Event] = []
     callback = callback_class(events.append, warm_up_steps=2)
-    assert pickle.loads(pickle.dumps(callback_class(print, warm_up_steps=2)))._warm_up_steps == 2  # noqa: S301 - our own data
+    assert pickle.loads(pickle.dumps(callback_class(print, warm_up_steps=2)))._warm_up_steps == 2
     compiled = torch.compile(break_once, backend="eager", dynamic=False)
     if name == "TransformersCallback":
         callback.on_train_begin(None, None, None)

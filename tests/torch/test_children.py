@@ -222,7 +222,7 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
         with trace_child_processes(print) as folder:
             folders["other"] = str(folder)
             barrier.wait()
-            os.system(f"echo $TORCH_TRACE > {tmp_path}/other")  # noqa: S605 - the command under test
+            os.system(f"echo $TORCH_TRACE > {tmp_path}/other")
             barrier.wait()
 
     def interfere() -> None:
@@ -238,7 +238,7 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
         barrier.wait()
         SHELL_START_CALLBACKS.append(interfere)
         try:
-            status = os.system(f"echo $TORCH_TRACE > {tmp_path}/here; exit 7")  # noqa: S605 - the command under test
+            status = os.system(f"echo $TORCH_TRACE > {tmp_path}/here; exit 7")
         finally:
             SHELL_START_CALLBACKS.clear()
         barrier.wait()
@@ -251,7 +251,7 @@ def test_the_shells_of_two_threads_write_to_their_own_folders(tmp_path: Path) ->
 
 def test_a_shell_that_compiled_code_starts_is_reported_as_without_watching() -> None:
     def start_shell(x: torch.Tensor) -> torch.Tensor:
-        os.system("exit 0")  # noqa: S605 - the command under test
+        os.system("exit 0")
         return x + 1
 
     def report_breaks_and_effects(**options: Any) -> Any:

@@ -227,7 +227,7 @@ def test_a_derived_input_exposes_a_wrong_trace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
+    ("name", "derivation"),
     [
         pytest.param("loop_over_a_size", "size 4 instead of 3", marks=pytest.mark.exhaustive),
         ("branch_on_a_size", "size 5 instead of 2, random"),
@@ -236,11 +236,11 @@ def test_a_derived_input_exposes_a_wrong_trace() -> None:
         pytest.param("compares_two_tensors", "y negated", marks=pytest.mark.exhaustive),
     ],
 )
-def test_inputs_are_derived_until_one_exposes_the_trace(name: str, what: str) -> None:
+def test_inputs_are_derived_until_one_exposes_the_trace(name: str, derivation: str) -> None:
     case = CASES[name]
     trace = compare_frontends(case.make(), *case.first)["torch.jit.trace"]
     assert trace.example is not None
-    assert (trace.outcome, trace.example.what) == ("silently wrong", what)
+    assert (trace.outcome, trace.example.what) == ("silently wrong", derivation)
 
 
 def test_an_input_for_which_the_function_never_returns_is_skipped() -> None:

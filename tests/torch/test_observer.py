@@ -62,7 +62,7 @@ def test_a_hook_is_in_no_traceback(observer: Observer, observe_call: Any) -> Non
         raise ValueError(number) from KeyError("cause")
 
     def traceback_of(function: Any, *arguments: Any) -> list[tuple[str, int | None]]:
-        with pytest.raises(Exception) as caught:  # noqa: PT011 - the same for both
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - both raise the same error
             function(*arguments)
         return [(entry.name, entry.lineno) for entry in traceback.extract_tb(caught.value.__traceback__)]
 

@@ -61,7 +61,7 @@ def owner_and_name(module: str, path: str) -> tuple[Any, str]:
 def test_the_table_has_all_hooks() -> None:
     """Every function that a watch replaces in this PyTorch is in the table above."""
     functions_before = {module: function_ids(module) for module, _ in HOOKED_FUNCTIONS}
-    with claim_thread() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - the signature of the protocol
+    with claim_thread() as claim, watch(lambda addition: None, lambda seconds: None, claim):  # noqa: ARG005 - the protocol defines the signature
         functions_now = {module: function_ids(module) for module, _ in HOOKED_FUNCTIONS}
     replaced_functions = {
         (module, path)

@@ -160,7 +160,8 @@ def test_each_version_of_a_function_names_its_own_line() -> None:
         [reason.location and reason.location.code for reason in recompile.reasons]
         for recompile in run.report.recompiles
     ]
-    # The newest version comes first. The oldest has a guard on the size in any case, so the new version's is named.
+    # In each list, the newest version comes first. The oldest version, whose sizes are all constant, has a guard on the
+    # size without any such line, so the report names a line of the version that the recompile created.
     assert named_lines == [[loop], [loop, condition], [condition, loop, loop]]
     ((guard,),) = [recompilation.guards for recompilation in recompilations(run.report)]
     assert [location.code for location in guard.locations] == [loop, condition]

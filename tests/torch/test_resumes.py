@@ -45,7 +45,7 @@ class Wording(NamedTuple):
 
 def wording(report: Report) -> Wording:
     (text,) = [line for line in report.to_text().split("\n") if "resumes at" in line]
-    html = Markup(report.to_html()).striptags()  # noqa: S704 - read, not shown
+    html = Markup(report.to_html()).striptags()  # noqa: S704 - the markup is read, not shown
     card, _, table = html.partition("afterresumes atframesgraphs")
     return Wording(text, re.findall(rf"resumes at line \d+ in \w+ \(({STATES})\)", card), re.findall(STATES, table))
 
@@ -67,7 +67,7 @@ def add_after_break(x: torch.Tensor) -> torch.Tensor:
 @torch.compile(backend="eager")
 def return_number(x: torch.Tensor) -> int:
     x.sin()
-    print("a break")  # noqa: T201 - the break
+    print("a break")
     return 5
 
 

@@ -262,12 +262,12 @@ OUTCOMES = {
 }
 
 
-@pytest.mark.parametrize(("fullgraph", "scope"), OUTCOMES)
+@pytest.mark.parametrize(("fullgraph", "error_on_break"), OUTCOMES)
 def test_fullgraph_and_the_scope_decide_together_which_break_is_an_error(
-    fullgraph: bool, scope: bool, tmp_path: Path
+    fullgraph: bool, error_on_break: bool, tmp_path: Path
 ) -> None:
     entry = (
-        f"entry = lambda f: torch._dynamo.error_on_graph_break({scope})"
+        f"entry = lambda f: torch._dynamo.error_on_graph_break({error_on_break})"
         f"(torch.compile(f, backend='eager', fullgraph={fullgraph}))"
     )
     two_breaks = """
@@ -287,7 +287,7 @@ def test_fullgraph_and_the_scope_decide_together_which_break_is_an_error(
                 torch._dynamo.graph_break()
             return x * 2
     """
-    first, second, inner_outcome = OUTCOMES[fullgraph, scope]
+    first, second, inner_outcome = OUTCOMES[fullgraph, error_on_break]
     report = run_program(tmp_path, two_breaks, entry)
     outcomes = {
         graph_break.location.line: graph_break.outcome
@@ -302,7 +302,7 @@ def test_fullgraph_and_the_scope_decide_together_which_break_is_an_error(
         assert "fullgraph" in graph_break.setting.rules
         assert len(graph_break.setting.chain) == 3  # both scopes were open, but fullgraph wins
     else:
-        assert graph_break.setting.rules == (["own", "inner over outer"] if scope else ["own"])
+        assert graph_break.setting.rules == (["own", "inner over outer"] if error_on_break else ["own"])
 
 
 def test_a_scope_in_an_imported_file_is_located(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ def reset_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-#: Before torch 2.14, Dynamo skips a function in all later calls once it was called under a mode. Since then, it skips
-#: the function only in that call.
+#: Whether a function that was called under a mode is skipped in all later calls. Since torch 2.14, Dynamo skips the
+#: function only in that call.
 MODES_ARE_REMEMBERED = torch.__version__ < "2.14"
 
 
@@ -108,7 +108,7 @@ def test_a_mode_is_named_only_if_it_is_the_cause() -> None:
             compiled(ONES)
 
     capture_call(call_under_mode)
-    compiled(ONES)  # nobody watches: if the mode is not remembered, Dynamo compiles now, and gives up
+    compiled(ONES)  # an unobserved call: unless the mode is remembered, Dynamo compiles here, and gives up
     assert skip_reasons(capture_call(lambda: compiled(ONES))) == [("break_in_loop", "remembered", MODES_ARE_REMEMBERED)]
     torch._dynamo.reset()
     compiled(ONES)

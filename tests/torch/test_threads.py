@@ -82,7 +82,7 @@ def run_in_thread(work: Callable[[], Any]) -> Any:
     def run() -> None:
         try:
             results.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised below
+        except BaseException as error:  # noqa: BLE001 - the test raises the error below
             errors.append(error)
 
     thread = threading.Thread(target=run)
@@ -120,7 +120,7 @@ class Worker:
         while self._ready.acquire() and not self._thread_ends:
             try:
                 self._results.append((self._functions.pop()(), None))
-            except Exception as error:  # noqa: BLE001 - raised in __call__
+            except Exception as error:  # noqa: BLE001 - `__call__` raises the error
                 self._results.append((None, error))
             self._done.release()
 
@@ -353,9 +353,9 @@ def test_patches_of_a_thread_do_not_affect_others() -> None:
             redirect_calls_on_thread(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
-                value_here, value_on_worker = Owner.value(), worker(Owner.value)
+                value_on_main_thread, value_on_worker = Owner.value(), worker(Owner.value)
             assert value_on_worker == "original"
-            assert value_here in {"here", "original"}
+            assert value_on_main_thread in {"here", "original"}
     assert observed_results == ["original"]
 
 
@@ -444,7 +444,7 @@ def test_compilations_and_calls_of_other_threads_are_not_affected() -> None:
     compiled_second, net = torch.compile(second, backend="eager"), torch.nn.Linear(3, 3)
     faults: list[str] = []
     with Worker() as worker:
-        with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+        with compile_calls(CompileOptions(), lambda activity, fault: faults.append(f"{activity}: {fault}")) as calls:
             calls.route(first)(ONES)
             worker(lambda: compiled_second(ONES))
             assert worker(lambda: net(ONES).shape) == (3,)
@@ -487,8 +487,8 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
     log.addHandler(handler)
 
     def work() -> None:
-        print("theirs")  # noqa: T201
-        print("theirs", file=sys.stderr)  # noqa: T201
+        print("theirs")
+        print("theirs", file=sys.stderr)
         log.warning("theirs")
         warn("theirs")
         warn("theirs")
@@ -497,7 +497,7 @@ def test_other_threads_print_log_and_warn_normally_during_a_trial(capsys: pytest
         with Worker() as worker, warnings.catch_warnings(record=True) as shown_warnings:
             warnings.simplefilter("default")
             with allow_repeated_warnings(), capture_effects() as effects:
-                print("ours")  # noqa: T201
+                print("ours")
                 log.warning("ours")
                 warn("ours")
                 worker(work)
@@ -539,7 +539,7 @@ def test_standard_streams_of_other_threads_are_theirs_during_a_trial(capsys: pyt
             stdout = sys.stdout
             sys.stdout.write("ours\n")
             sys.__stdout__.write("ours, to the console\n")  # type: ignore[union-attr]
-            worker(lambda: print("theirs"))  # noqa: T201
+            worker(lambda: print("theirs"))
             assert stdout.encoding.lower() == "utf-8"
             assert worker(lambda: sys.stdout.fileno is not None)
         worker(lambda: stdout.write("theirs, later\n"))
@@ -625,7 +625,7 @@ def busy_thread(program: Any) -> Iterator[tuple[set[Any], list[BaseException]]]:
             code_objects.update((program.double_and_add.__code__, program.Net.forward.__code__))
             try:
                 assert torch.equal(program.double_and_add(ONES), 2 * ONES + 1)
-            except BaseException as error:  # noqa: BLE001 - the test reads it
+            except BaseException as error:  # noqa: BLE001 - the test reads the error
                 errors.append(error)
             has_begun.set()
 

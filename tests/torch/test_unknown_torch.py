@@ -225,7 +225,7 @@ def test_a_missing_requirement_of_compiled_calls_is_noted(
     faults: list[str] = []
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
     expected = model(ONES)
-    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda activity, fault: faults.append(f"{activity}: {fault}")) as calls:
         check_result(calls.route(break_once)(ONES))
         assert torch.equal(model(ONES), expected)
     assert faults
@@ -238,7 +238,7 @@ def test_a_missing_requirement_of_compiled_calls_is_noted(
 def call_compiled(*, is_cell: bool = False) -> tuple[Any, list[str]]:
     """Return the result of a call that is compiled for the report, and the internal errors."""
     faults: list[str] = []
-    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda activity, fault: faults.append(f"{activity}: {fault}")) as calls:
         return calls.cell_caller(lambda: break_once(ONES))() if is_cell else calls.route(break_once)(ONES), faults
 
 

@@ -34,7 +34,7 @@ def test_one_sentence_describes_the_error(fault: Exception, text: str) -> None:
 
 def test_the_error_of_a_block_is_reported() -> None:
     reported_faults: list[tuple[str, str]] = []
-    with faults.suppress_faults("testing", lambda what, fault: reported_faults.append((what, str(fault)))):
+    with faults.suppress_faults("testing", lambda activity, fault: reported_faults.append((activity, str(fault)))):
         raise RuntimeError("broken")
     assert reported_faults == [("testing", "broken")]
 
@@ -45,7 +45,7 @@ def test_interrupts_and_errors_for_the_user_are_raised() -> None:
         with (
             pytest.raises(error),
             faults.suppress_faults(
-                "testing", lambda what, _: reported_faults.append(what), errors_to_raise=(LookupError,)
+                "testing", lambda activity, _: reported_faults.append(activity), errors_to_raise=(LookupError,)
             ),
         ):
             raise error
@@ -82,7 +82,7 @@ def test_the_fallback_sees_the_error_that_the_caller_handles() -> None:
 
     function_with_fallback = faults.with_fallback("testing", fail, lambda: sys.exc_info()[1])
     assert function_with_fallback() is sys.exc_info()[1]
-    with contextlib.ExitStack() as stack:  # handles the error of the block in its callbacks
+    with contextlib.ExitStack() as stack:  # its callbacks run while the error of the block is handled
         is_same_error: list[bool] = []
         stack.enter_context(contextlib.suppress(LookupError))
         stack.push(lambda _, error, __: is_same_error.append(function_with_fallback() is error))

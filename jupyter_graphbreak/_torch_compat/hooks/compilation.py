@@ -58,7 +58,7 @@ _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 #: loaded later would keep a hook on it. The hook is therefore on a function that it calls, and reads its variable.
 _SKIP_LOGGER = "log_cudagraph_skip_and_bump_counter"
 #: The reason why a graph for the CPU has no CUDA graph, although it was compiled with the mode for CUDA graphs.
-_NO_GPU = 'it runs on the CPU, but CUDA graphs need a GPU: mode="reduce-overhead" changes nothing here'
+_CPU_GRAPH_SKIP_REASON = 'it runs on the CPU, but CUDA graphs need a GPU: mode="reduce-overhead" changes nothing here'
 
 
 def watch_starts(observer: Observer) -> AbstractContextManager[None]:
@@ -315,9 +315,11 @@ def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
     def observation_without_gpu(call: WatchedCall) -> CudagraphSkipped | None:
-        """Record a graph for the CPU: PyTorch does not log that it gets no CUDA graph."""
+        """Record a graph for the CPU, because PyTorch does not log that it gets no CUDA graph."""
         devices = set(attribute_of(call.argument("self"), "device_types") or ())
-        return CudagraphSkipped(reason=_NO_GPU) if config.triton.cudagraphs and devices == {"cpu"} else None
+        return (
+            CudagraphSkipped(reason=_CPU_GRAPH_SKIP_REASON) if config.triton.cudagraphs and devices == {"cpu"} else None
+        )
 
     config = importlib.import_module("torch._inductor.config")
     graph_class = importlib.import_module("torch._inductor.output_code").CompiledFxGraph

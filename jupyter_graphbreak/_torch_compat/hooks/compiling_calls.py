@@ -37,10 +37,7 @@ def watch_compile_calls(observer: Observer) -> AbstractContextManager[None]:
 
 
 def fullgraph_site(observer: Observer) -> FullgraphSite | None:
-    """Return the location of the call to torch.compile that compiles the current frame, and the compiled function.
-
-    The result is ``None`` if no compiled function was called.
-    """
+    """Return the call to torch.compile that compiles the current frame, and the compiled function, if there is one."""
     wrapper = next(enclosing_compiled_calls(sys._getframe(1)), None)
     if wrapper is None:
         return None

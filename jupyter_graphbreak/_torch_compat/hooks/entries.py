@@ -46,48 +46,34 @@ _FILES_INSIDE_WRAPPER = ("torch/nn/modules/module.py", "torch/utils/_contextlib.
 _CALL_METHODS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 
 
-class EnteredCall(NamedTuple):
-    """A call to a compiled callable that Dynamo is about to compile, or for which it already has compiled code.
+class CompiledCall(NamedTuple):
+    """A call to a compiled callable, before it runs.
 
-    ``function`` is the original function, method or module; ``compile_arguments`` are those of ``torch.compile``;
-    ``frame_id`` is the id of its frame, if known; ``callable_id`` is the id that :func:`watch_call_boundaries` reports;
-    ``modes`` are those of the call; ``reuses`` is true if the call may use code compiled for an earlier call.
+    ``function`` is the original function, method or module; ``callable_id`` is the id that
+    :func:`watch_call_boundaries` reports, if known; ``compile_arguments`` are those of ``torch.compile``; ``caller`` is
+    the frame of eager code that makes the call; ``frame_id`` is the id of the frame that Dynamo compiles for it, if
+    known; ``reuses`` is true if the call may use code compiled for an earlier call.
     """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    frame_id: str | None
-    compile_arguments: CompileArguments
     callable_id: int | None
     modes: CallModes
+    compile_arguments: CompileArguments
+    caller: FrameType | None = None
+    frame_id: str | None = None
     reuses: bool = False
-
-
-class StartedCall(NamedTuple):
-    """A call to a compiled callable from eager code, before it runs.
-
-    ``function`` is the original function, method or module; ``caller`` is the frame that calls it; ``callable_id``,
-    ``modes`` and ``compile_arguments`` are as in :class:`EnteredCall`.
-    """
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    callable_id: int
-    modes: CallModes
-    caller: FrameType | None
-    compile_arguments: CompileArguments = CompileArguments(None)
 
 
 @contextlib.contextmanager
 def watch_entries(
-    on_entry: Callable[[EnteredCall], None],
+    on_entry: Callable[[CompiledCall], None],
     emit: Emit,
     add_time: Callable[[float], None],
     *,
-    on_start: Callable[[StartedCall], None],
-    on_end: Callable[[StartedCall, Any], None],
+    on_start: Callable[[CompiledCall], None],
+    on_end: Callable[[CompiledCall, Any], None],
     on_compiling: Callable[[], None],
 ) -> Iterator[None]:
     """Report the first call to each callable, for each instance and combination of modes, before the call runs.
@@ -104,7 +90,7 @@ def watch_entries(
     frame_ids: dict[CodeType, str] = {}
     running_calls = threading.local()
 
-    def report_first(code: Any, entered_call: EnteredCall) -> None:
+    def report_first(code: Any, entered_call: CompiledCall) -> None:
         function = entered_call.function
         owner = code if isinstance(function, types.FunctionType) else getattr(function, "__self__", function)
         key = id(code), id(owner), entered_call.modes
@@ -142,9 +128,8 @@ def watch_entries(
             return
         running_calls.started_call = started_call = _started_call(wrapper)
         on_start(started_call)
-        if (reused_code := _reused_code(started_call)) is not None:
-            code, entered_call = reused_code
-            report_first(code, entered_call._replace(frame_id=frame_ids.get(code)))
+        if (code := _reused_code(started_call)) is not None:
+            report_first(code, started_call._replace(frame_id=frame_ids.get(code), reuses=True))
 
     with (
         observe_calls(convert, "_compile", observer, before=observation),
@@ -183,7 +168,7 @@ def _calling_wrapper(frame: FrameType) -> FrameType | None:
     return None
 
 
-def _started_call(wrapper: FrameType) -> StartedCall:
+def _started_call(wrapper: FrameType) -> CompiledCall:
     """Return the call to a compiled callable from the frame of the wrapper around it."""
     variables = wrapper.f_locals
     function, args, kwargs = _wrapped_call(variables)
@@ -198,8 +183,8 @@ def _started_call(wrapper: FrameType) -> StartedCall:
     )
     callback, dynamic = variables.get("callback"), getattr(variables.get("self"), "_dynamic", None)
     arguments = CompileArguments(innermost_backend(callback), dynamic, guard_filter_of(callback))
-    return StartedCall(
-        function, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, arguments
+    return CompiledCall(
+        function, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), arguments, caller
     )
 
 
@@ -220,29 +205,17 @@ def _is_machinery(filename: str) -> bool:
     return filename.endswith(_FILES_OUTSIDE_WRAPPER) or filename.startswith(OWN_FOLDER)
 
 
-def _reused_code(started_call: StartedCall) -> tuple[CodeType, EnteredCall] | None:
-    """Return the original code of a compiled callable and its call; ``None`` if no compiled code can be reused."""
+def _reused_code(started_call: CompiledCall) -> CodeType | None:
+    """Return the original code of a compiled callable; ``None`` if a call to it cannot reuse any compiled code."""
     function: Any = started_call.function
     implementation = type(function).forward if isinstance(function, torch.nn.Module) else function
     implementation = getattr(implementation, "__func__", implementation)
     code = getattr(implementation, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    if not isinstance(code, types.CodeType) or not has_cached_code(code):
-        return None
-    if not callable(started_call.compile_arguments.backend):
-        return None
-    return code, EnteredCall(
-        function,
-        started_call.args,
-        started_call.kwargs,
-        None,
-        started_call.compile_arguments,
-        started_call.callable_id,
-        started_call.modes,
-        reuses=True,
-    )
+    can_reuse = isinstance(code, types.CodeType) and has_cached_code(code)
+    return code if can_reuse and callable(started_call.compile_arguments.backend) else None
 
 
-def _entered_call(code: CodeType, compile_call: WatchedCall, wrapper: FrameType) -> EnteredCall:
+def _entered_call(code: CodeType, compile_call: WatchedCall, wrapper: FrameType) -> CompiledCall:
     variables: dict[str, Any] = dict(compile_call.argument("locals"))
     closure = tuple(compile_call.argument("closure") or ())
     called_function = types.FunctionType(code, compile_call.argument("globals"), code.co_name, None, closure)
@@ -257,19 +230,14 @@ def _entered_call(code: CodeType, compile_call: WatchedCall, wrapper: FrameType)
         callee = closure[0].cell_contents  # Dynamo's wrapper around a library's module
     elif _is_method(called_function, args):
         callee, args = _called_object(called_function, args[0]), args[1:]
-    return EnteredCall(
-        callee,
-        args,
-        kwargs,
-        str(compile_call.argument("compile_id")),
-        CompileArguments(
-            innermost_backend(compile_call.argument("compiler_fn")),
-            _effective_dynamic_option(),
-            getattr(compile_call.argument("hooks"), "guard_filter_fn", None),
-        ),
-        id(callable_of(wrapper)) if "fn" in wrapper.f_locals else None,
-        CallModes.now(),
+    compile_arguments = CompileArguments(
+        innermost_backend(compile_call.argument("compiler_fn")),
+        _effective_dynamic_option(),
+        getattr(compile_call.argument("hooks"), "guard_filter_fn", None),
     )
+    callable_id = id(callable_of(wrapper)) if "fn" in wrapper.f_locals else None
+    frame_id = str(compile_call.argument("compile_id"))
+    return CompiledCall(callee, args, kwargs, callable_id, CallModes.now(), compile_arguments, frame_id=frame_id)
 
 
 def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:

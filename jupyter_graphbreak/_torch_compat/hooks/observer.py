@@ -71,10 +71,7 @@ class Observer:
                 self._add_time(time.perf_counter() - start)
 
     def local_variable(self, frame: FrameType | None, name: str) -> Any:
-        """Return a local variable of one of torch's functions; ``None`` if the variable does not exist.
-
-        A missing variable is noted once, because the report then lacks details.
-        """
+        """Return a local variable of one of torch's functions; ``None``, with a note, if it does not exist."""
         if frame is not None and name in frame.f_locals:
             return frame.f_locals[name]
         function = frame.f_code.co_name if frame is not None else "a function"
@@ -116,10 +113,7 @@ class WatchedCall:
 def wrap_with_uncompiled_hook(
     original: Callable[..., Any], observer: Observer, observe_call: Callable[[WatchedCall], Addition | None]
 ) -> Callable[..., Any]:
-    """Return a wrapper for a function that may run within compiled code; it calls the function and then observes it.
-
-    Dynamo compiles neither the wrapper nor the observation.
-    """
+    """Return a wrapper for a function that may run within compiled code; it calls the function and then observes it."""
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
     set_eval_frame = eval_frame.set_eval_frame
     set_eval_frame(set_eval_frame(None))  # fails if it is not supported
@@ -189,7 +183,7 @@ def wrap_with_hooks(
                 try:
                     call.error = error
                     observer.observe(name, functools.partial(on_error, call))
-                except Exception as fault:  # noqa: BLE001 - as above
+                except Exception as fault:  # noqa: BLE001 - our errors must not reach the user's program
                     report_to_run(name, fault)
             entry = error.__traceback__
             if entry is not None and entry.tb_frame is sys._getframe():
@@ -200,7 +194,7 @@ def wrap_with_hooks(
                 call.result = result
                 observer.observe(name, functools.partial(after, call))
                 result = call.result
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # noqa: BLE001 - our errors must not reach the user's program
                 report_to_run(name, error)
         return result
 

@@ -93,31 +93,21 @@ def _is_one_of(function: Any, functions: Container[Any]) -> bool:
 
 @dataclass
 class _Branch:
-    """A jump that depends on an answer, and the instructions that Dynamo traces because of it.
-
-    Parameters
-    ----------
-    test : StackFrame
-        The location of the jump.
-    eager_target : int
-        The index of the instruction at which the uncompiled program continues.
-    merge_point : int or None
-        The index of the instruction at which both branches join; ``None`` if they do not join within the function.
-    eager_positions : frozenset
-        The positions of the instructions of the uncompiled program's branch. A traced instruction with one of them is a
-        copy that belongs to both branches, such as ``return`` since Python 3.12.
-    skipped_lines : list of int
-        The lines that only the uncompiled program reaches.
-    is_test : bool
-        Whether the instructions since the jump still belong to the test: ``is_compiling() and x.dim() > 1``.
-    """
+    """A jump that depends on an answer, and the instructions that Dynamo traces because of it."""
 
     answer: AnswerDiffers
+    #: The location of the jump.
     test: StackFrame
+    #: The index of the instruction at which the uncompiled program continues.
     eager_target: int
+    #: The index of the instruction at which both branches join; ``None`` if they do not join within the function.
     merge_point: int | None
+    #: The positions of the instructions of the uncompiled program's branch. A traced instruction with one of them is a
+    #: copy that belongs to both branches, such as ``return`` since Python 3.12.
     eager_positions: frozenset[Any]
+    #: The lines that only the uncompiled program reaches.
     skipped_lines: list[int]
+    #: Whether the instructions since the jump still belong to the test: ``is_compiling() and x.dim() > 1``.
     is_test: bool = True
     lines: dict[int, None] = field(default_factory=dict)
 
@@ -248,7 +238,7 @@ class _TracerSteps:
         self._close_branches(lambda _: True)
 
     def _add_lines_after_break(self, branch: _Branch) -> None:
-        """Add the lines that may run after the last traced instruction: after a break, resume functions run them."""
+        """Add the lines that may run after the last traced instruction, in resume functions if it breaks the graph."""
         tracer = self._tracer
         current = tracer.instructions.index(tracer.current_instruction)
         for index in sorted(self._reachable(current, {branch.eager_target, branch.merge_point})):
@@ -316,10 +306,7 @@ class _TracerSteps:
         return instruction.opname not in _OUTSIDE_STATEMENTS and instruction.positions not in other_positions
 
     def _merge_point(self, jump: int, eager_target: int) -> int | None:
-        """Return the index of the first instruction that both branches of a jump reach, unless they raise an error.
-
-        The result is ``None`` if there is none, or if the function is too long.
-        """
+        """Return the index of the first instruction that both branches of a jump reach, unless they raise, if any."""
         import networkx as nx
 
         instructions = self._tracer.instructions

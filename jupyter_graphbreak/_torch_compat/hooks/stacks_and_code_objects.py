@@ -65,10 +65,7 @@ def code_object(code: CodeType) -> CodeObject:
 
 
 def wrapped_code(function: Any) -> CodeObject | None:
-    """Return the code of a function without the methods and wrappers around it, or of a module's ``forward``.
-
-    The result is ``None`` for an object without Python code.
-    """
+    """Return the code of a function inside its methods and wrappers, or of a module's ``forward``, if there is any."""
     while function is not None:
         inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(function, "__func__", None)
         if inner is None:
@@ -178,10 +175,7 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
 
 
 def site_of(frame: FrameType | None) -> StackFrame | None:
-    """Return the location, with columns, of the innermost frame outside Dynamo, module calls and this package.
-
-    The result is ``None`` if there is no such frame.
-    """
+    """Return the location of the innermost frame outside Dynamo, module calls and this package, if there is any."""
     packages = package_paths()
     for outer in frames_outward(frame):
         path = packages.module_path(outer.f_code.co_filename)
@@ -212,10 +206,7 @@ def _registry() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def registry_entry(gb_type: str) -> RegistryEntry:
-    """Return the registry's entry for a reason, without the hints that have placeholders.
-
-    If the registry has no entry, the result has only the name of the reason.
-    """
+    """Return the registry's entry for a reason (without hints that have placeholders), or an entry with only a name."""
     gb_id, entry = _registry().get(gb_type, (None, {}))
     return RegistryEntry(
         gb_type=gb_type,

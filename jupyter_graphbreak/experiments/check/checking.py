@@ -31,7 +31,6 @@ from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
-from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject, current_setup
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
@@ -39,7 +38,7 @@ from jupyter_graphbreak.experiments.trial.values import describe_difference, lar
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.recorder import cell_of_shell
 from jupyter_graphbreak.records.attributes import is_instance
-from jupyter_graphbreak.report.cost import EAGER_RETURNS, UNAFFECTED, Check, Divergence, NumericsTrial
+from jupyter_graphbreak.report.cost import EAGER_RETURNS_TEXT, UNAFFECTED_RESULT_TEXT, Check, Divergence, NumericsTrial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +72,7 @@ _MAX_TIMED_CALLS = 100
 class CheckResult:
     """The check of an entry, and the report of the run on copies in which the entry was compiled.
 
-    If the eager and the compiled call both raise an exception, so that there is no result to compare, ``error_name`` is
+    If the eager and the compiled call both raise an exception, so there is no result to compare, ``error_name`` is
     the name of the eager call's exception.
     """
 
@@ -170,7 +169,7 @@ def check_entry(
                 )
                 first_divergence = _first_divergence(compiled_call, correspondence)
             if first_divergence is not None and not differences:
-                differences = [f"graph {first_divergence.graph} computes a different value, {UNAFFECTED}"]
+                differences = [f"graph {first_divergence.graph} computes a different value, {UNAFFECTED_RESULT_TEXT}"]
             unchanged_us = None
             with contextlib.suppress(TimeUpError):
                 unchanged_us = compiled_call.fastest_us() if differences else None
@@ -230,10 +229,7 @@ class _CompiledCall:
             self.subject.restore()
             arguments = self.subject.copy_arguments(self.subject.arguments or Arguments())
             seed_all(0)
-            with (
-                self.subject.activate(),
-                prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts),
-            ):
+            with self.subject.activate(), self.subject.prevent_effects():
                 marks = [clock.mark()]
                 try:
                     self._program(*arguments.args, **arguments.kwargs)
@@ -253,10 +249,7 @@ def _observe_eager(entry: Entry, call_count: int = 1) -> _Observation:
 
 
 def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precision: float) -> _Observation | None:
-    """Return the outcome of eager calls in double precision, or ``None`` if a call fails.
-
-    The noise is the same as for :func:`.closeness.to_double`.
-    """
+    """Return the outcome of eager calls in double precision, or ``None`` if a call fails."""
     shared_memory = current_setup().memory
     shared_memory.collect_garbage()  # frees the gradients of earlier subjects
     try:
@@ -290,7 +283,7 @@ def _call(
     require_time("call")
     arguments = arguments or subject.copy_arguments(subject.arguments or Arguments())
     seed_all(0)
-    with subject.activate(), prevent_effects(subject.function, changeable_parts=subject.changeable_parts):
+    with subject.activate(), subject.prevent_effects():
         try:
             with measure_run("call"):
                 return program(*arguments.args, **arguments.kwargs), arguments, None
@@ -317,11 +310,7 @@ def _observe(
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_inputs_with_gradients(named_arguments, subject))
     try:
-        with (
-            subject.activate(),
-            prevent_effects(subject.function, changeable_parts=subject.changeable_parts),
-            measure_run("backward"),
-        ):
+        with subject.activate(), subject.prevent_effects(), measure_run("backward"):
             gradients = gradients_of(value, list(inputs.values()))
     except Exception as error:  # noqa: BLE001 - the exception is the finding, for example about a freed autograd graph
         observation.backward_error_name = type(error).__name__
@@ -405,7 +394,9 @@ def _compare_observations(
         return
     if expected.error_name != actual.error_name:
         eager_returns = expected.error_name is None
-        eager_outcome = EAGER_RETURNS if eager_returns else f", but eager code {_describe_outcome(expected.error_name)}"
+        eager_outcome = (
+            EAGER_RETURNS_TEXT if eager_returns else f", but eager code {_describe_outcome(expected.error_name)}"
+        )
         yield f"{_describe_outcome(actual.error_name)}{eager_outcome}"
         return
     kinds = ["values", "gradients"]

@@ -186,7 +186,7 @@ def to_double(value: Any, *, noise_size: int = 0, precision: float = 0.0) -> Any
 class DoublePrecisionMemory(SharedMemory):
     """The memory of a subject that runs once, in double precision, with noise as in :func:`to_double`.
 
-    It shares nothing with the memory of other subjects, so that their working copies can be released during the run.
+    It shares nothing with the memory of other subjects, so their working copies can be released during the run.
     Tensors that share memory also share it in double precision.
     """
 

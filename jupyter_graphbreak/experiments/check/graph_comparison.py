@@ -146,10 +146,7 @@ class GraphComparison:
 
 
 def _changed_operation(wrong_graph: WrongGraph) -> str | None:
-    """Return the name of the first operation whose value differs in the graph that the backend has changed.
-
-    The result is ``None`` if there is none, or if the changed graph cannot run.
-    """
+    """Return the name of the first operation whose value differs in the backend's changed graph, if there is one."""
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
         actual = _values_by_operation(wrong_graph.changed_module, wrong_graph.inputs)
@@ -208,7 +205,7 @@ def computes_differently(
             reference = DoublePrecisionResults(largest, *exact_results)._replace(precision=precision)
             if difference_beyond_rounding(expected, actual, reference, are_gradients=compares_gradients) is None:
                 return False
-    except Exception:  # noqa: BLE001, S110 - operations that mix precisions
+    except Exception:  # noqa: BLE001, S110 - the operations may mix precisions
         pass
     return True
 
@@ -222,10 +219,7 @@ def _leaves_of(inputs: Iterable[Any]) -> Inputs:
 
 
 def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, computes_gradients: bool) -> Any:
-    """Call a function with a fixed seed, and return its result and inputs afterwards, or the inputs' gradients.
-
-    The inputs are restored.
-    """
+    """Call a function with a fixed seed; return its result and the inputs, or their gradients; restore the inputs."""
     require_time("call")
     saved_state = SavedState(inputs, subject.memory.is_intact)
     unchanged_keys = subject.unchanged_memo()
@@ -301,10 +295,7 @@ def _copy_graph(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clo
 
 
 def _graph_prefix(wrong_graph: WrongGraph, prefix_names: set[str]) -> torch.fx.GraphModule | None:
-    """Return a graph of the given operations; its outputs are the tensors that the other operations use.
-
-    The result is ``None`` if there are no such tensors.
-    """
+    """Return a graph of the given operations whose outputs are the tensors that others use, if there are any."""
     values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}

@@ -72,7 +72,10 @@ def find_repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_cou
 
 
 def _block_key(module: torch.nn.Module) -> Any:
-    """Return the key that a module shares with modules of its class; ``None`` if the module cannot be a block."""
+    """Return a key that is the same for all repetitions of a block; ``None`` if the module cannot be a block.
+
+    The key is the class; for ``Sequential`` modules, it includes the classes of the modules in them.
+    """
     if not any(True for _ in module.children()) or isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
         return None
     if isinstance(module, torch.nn.Sequential):

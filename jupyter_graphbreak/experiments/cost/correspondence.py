@@ -58,10 +58,7 @@ class Correspondence:
         return next((source.id for source in self.run_report.sources if self._names_in_run(source.id) == name), None)
 
     def original_location(self, location: Location | None) -> Location | None:
-        """Translate a location of the repeated run to the source id in the original run's report.
-
-        Return ``None`` if that report lacks the source.
-        """
+        """Translate a location of the repeated run to the original report's sources; ``None`` if it has none there."""
         source = self.original_source(location.source) if location is not None else None
         return replace(location, source=source) if location is not None and source is not None else None
 

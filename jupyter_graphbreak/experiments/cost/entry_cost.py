@@ -57,7 +57,7 @@ from jupyter_graphbreak.experiments.cost.timing import (
 from jupyter_graphbreak.experiments.cost.variants import SEED_COUNT, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, compile_separately
-from jupyter_graphbreak.experiments.trial.library_objects import restore_library_objects
+from jupyter_graphbreak.experiments.trial.library_parts import restore_library_objects
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
@@ -105,10 +105,7 @@ def lookup_us_by_frame(profiles: Iterable[Sequence[ProfileRange]]) -> dict[str, 
 
 
 def count_operations_outside_graphs(ranges: Sequence[ProfileRange]) -> int:
-    """Count the top-level operations that ran neither in a graph nor in the backward pass of a graph.
-
-    Operations that print a tensor are not counted.
-    """
+    """Count the top-level operations outside graphs and their backward passes, except those that print a tensor."""
     count = 0
     end_by_thread: dict[int, float] = {}  # by thread, the end of the graph or operation that the thread is in
     for range_ in ranges:
@@ -398,10 +395,7 @@ MEASUREMENTS = (
 def with_further_measurements(
     cost: EntryCost, steady_state: SteadyState, *, elapsed_s: float, deadline: float
 ) -> EntryCost:
-    """Make all measurements in the table, and return the cost of an entry with their results.
-
-    ``elapsed_s`` is the time that was spent before, and ``deadline`` a :func:`time.monotonic` time.
-    """
+    """Make all measurements in the table, and return the cost of an entry with their results."""
     row_deadline, compile_s = time.monotonic(), steady_state.correspondence.compile_seconds()
     for row in MEASUREMENTS:
         row_deadline += row.time_share * max(elapsed_s, MIN_BASIS_S) + row.compile_time_share * compile_s

@@ -38,7 +38,7 @@ _KIND_BY_WORDS: dict[str, WhyNotFused] = {
     "tiling": "order",
     "device mismatch": "device",
 }
-#: Operations that eager mode also computes with libraries, so that nobody expects them to be fused.
+#: Operations that eager mode also computes with libraries, so nobody expects them to be fused.
 _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 
@@ -58,7 +58,7 @@ def unfused_kernels(steady_state: SteadyState) -> list[UnfusedKernels]:
             continue
         module = timer.modules[number]
         try:
-            pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
+            pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called in this iteration only
         except TimeUpError:  # the findings so far are kept
             break
         unfused += notable_kernels(ident, pairs, steady_state.locate)

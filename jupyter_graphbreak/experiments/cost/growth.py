@@ -17,12 +17,13 @@ from jupyter_graphbreak._torch_compat.compiled import prevent_compilation
 from jupyter_graphbreak._torch_compat.operations import AllocationTracker
 from jupyter_graphbreak._torch_compat.profile_ranges import mark_range
 from jupyter_graphbreak.experiments.cost.memory import memory_activities, stack_in_call
+from jupyter_graphbreak.experiments.cost.timing import disable_automatic_collection
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
 from jupyter_graphbreak.report.cost import MemoryGrowth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     import torch
 
@@ -111,23 +112,11 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collect_old_garba
                 if call_number < number:  # the last call may keep memory that the next one would free
                     bytes_by_stack[stack] += nbytes
 
-        with _disable_automatic_collection(), prevent_compilation():
+        with disable_automatic_collection(), prevent_compilation():
             return memory_activities(make_calls, variant)
 
     nbytes = bytes_per_call(variant.observe_consecutive_calls(observe, backward=backward))
     return _KeptMemory(nbytes, holder, [stack for stack, _ in bytes_by_stack.most_common()])
-
-
-@contextlib.contextmanager
-def _disable_automatic_collection() -> Iterator[None]:
-    """Turn off automatic garbage collection while the context is open."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def bytes_per_call(activities: Iterable[Activity]) -> int:
@@ -143,10 +132,7 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
 
 
 def common_holder(paths: Iterable[str]) -> str | None:
-    """Return the innermost container that holds the most paths: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``.
-
-    Without paths, the result is ``None``.
-    """
+    """Return the innermost container of most paths, such as ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
     holders: Counter[str] = Counter()
     for path in paths:
         holders.update({path[: index.start()] for index in _INDEX.finditer(path)} or {path})

@@ -47,7 +47,7 @@ def time_guards(
     """Return the objects whose guards take the most time, most expensive first.
 
     All guards of a frame are timed together, after a call that has filled the processor's caches with other data. If
-    calls change something, so that the guards may fail afterwards, ``function`` is ``None``. The time is divided among
+    calls change something, so the guards may fail afterwards, ``function`` is ``None``. The time is divided among
     the objects in proportion to the times of individual guards; the time to reach objects is divided evenly.
     """
     costs: list[GuardCost] = []

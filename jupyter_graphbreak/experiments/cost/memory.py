@@ -228,7 +228,7 @@ def _stacks_by_saved_tensor(
     for number in dict.fromkeys(number for number, _ in saved_by_run.tensors):
         require_time()
         module, graph_inputs = timer.modules[number], inputs[number]
-        expected[number] = compiled.run_in_modes(lambda: _expected_saved_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
+        expected[number] = compiled.run_in_modes(lambda: _expected_saved_tensors(timer, module, graph_inputs))  # noqa: B023 - called in this iteration only
     return {
         _SavedTensorKey(run, number): tensor.stack
         for run, saved_kinds in saved_by_run.tensors.items()

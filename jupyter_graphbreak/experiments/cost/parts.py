@@ -51,10 +51,7 @@ def mark_us(calls: Iterable[CallTime]) -> float:
 
 
 def graph_to_break_us(calls: Iterable[CallTime]) -> float:
-    """Return Dynamo's own time in microseconds between a graph and a break.
-
-    In the given calls, nothing runs between two graphs.
-    """
+    """Return Dynamo's own time in microseconds between a graph and a break, from calls with only these two."""
     return max(0.0, _median_between(calls, "graph is noted", "resumes") - mark_us(calls) / 2)
 
 

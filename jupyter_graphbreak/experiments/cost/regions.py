@@ -55,10 +55,10 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     memory, or was taken mostly from PyTorch's caches; or if fewer than two ways could be measured.
     """
     entry, correspondence = steady_state.entry, steady_state.correspondence
-    whole_s = correspondence.compile_seconds()
+    whole_model_s = correspondence.compile_seconds()
     timing = correspondence.run_report.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
-    if whole_s < _MIN_COMPILE_S or is_warm or entry.inner_targets or entry.compiles_inner_function:
+    if whole_model_s < _MIN_COMPILE_S or is_warm or entry.inner_targets or entry.compiles_inner_function:
         return None
     blocks = find_repeated_blocks(steady_state.compiled.modules(), _MIN_BLOCKS)
     if blocks is None or 2 * steady_state.compiled.nbytes() > memory_limit():
@@ -66,7 +66,7 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     trial = _CompilationTrial(steady_state, blocks)
     ways: list[CompiledWay] = []
     for measure in (trial.measure_blocks, trial.measure_nested, trial.measure_whole):
-        if measure == trial.measure_whole and (not ways or seconds_left() < _MIN_COMPILE_TIMES_LEFT * whole_s):
+        if measure == trial.measure_whole and (not ways or seconds_left() < _MIN_COMPILE_TIMES_LEFT * whole_model_s):
             continue
         try:
             way = measure()
@@ -80,7 +80,9 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
         frames = [frame for frame in correspondence.run_report.frames if frame.id in correspondence.matched_frames()]
         compiled_frames = sum(frame.outcome == "compiled" for frame in frames)
         ways.append(
-            CompiledWay("whole", whole_s, compiled_frames, sum(len(frame.graphs) for frame in frames), time_ratio=1.0)
+            CompiledWay(
+                "whole", whole_model_s, compiled_frames, sum(len(frame.graphs) for frame in frames), time_ratio=1.0
+            )
         )
     if len(ways) < 2:  # noqa: PLR2004
         return None

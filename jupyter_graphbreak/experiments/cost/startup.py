@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
 #: The reason that PyTorch gives for bypassing AOTAutograd's cache if Inductor's cache, on which it depends, is off.
-_SWITCHED_OFF = "FX graph cache is not enabled"
+_CACHE_OFF_REASON = "FX graph cache is not enabled"
 #: The maximum number of times that the settings are extended.
 _MAX_ROUNDS = 4
-_NOT_SAVED = "the first start did not save it, for example because its backward pass did not run"
+_NOT_SAVED_REASON = "the first start did not save it, for example because its backward pass did not run"
 
 
 def second_start(records: Iterable[Record], correspondence: Correspondence) -> Startup | None:
@@ -125,7 +125,7 @@ def _cache_state(messages: Mapping[str, str | None]) -> tuple[Literal["hit", "mi
         reason = f"{inductor}miss" if "fx_graph_cache_miss" in messages else ""
     if "aotautograd_cache_bypass" in messages:
         bypass_reason = _first_line(messages["aotautograd_cache_bypass"])
-        if bypass_reason == _SWITCHED_OFF:
+        if bypass_reason == _CACHE_OFF_REASON:
             return "off", None
         return "bypass", "; ".join(filter(None, [bypass_reason, reason])) or None
     if "aotautograd_cache_hit" in messages:
@@ -133,7 +133,7 @@ def _cache_state(messages: Mapping[str, str | None]) -> tuple[Literal["hit", "mi
     if "aotautograd_cache_miss" not in messages:
         return "off", reason or None
     # The first start has cached the code that Inductor generated for the graph, but not the graph.
-    return "miss", _NOT_SAVED if "fx_graph_cache_hit" in messages else reason or None
+    return "miss", _NOT_SAVED_REASON if "fx_graph_cache_hit" in messages else reason or None
 
 
 def _first_line(reason: str | None) -> str:

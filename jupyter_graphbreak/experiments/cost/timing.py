@@ -39,9 +39,9 @@ _MIN_RUNS_AFTER_TIME_LIMIT = 1
 
 #: The time in seconds for comparing two calls.
 _RATIO_S = 2.0
-#: The minimum number of pairs of calls for such a comparison.
+#: The minimum number of pairs of calls for comparing two calls.
 _MIN_PAIRS = 7
-#: The maximum number of pairs of calls for such a comparison.
+#: The maximum number of pairs of calls for comparing two calls.
 _MAX_PAIRS = 40
 #: A ratio is reported if its uncertainty is at most this share of the ratio, or half of the ratio's distance from 1.
 _CLEAR_SHARE = 0.1
@@ -164,15 +164,13 @@ def time_in_turn(
 ) -> list[list[CallTime]]:
     """Run variants in turn until the budget is spent, so that changes in the machine's speed affect them equally.
 
-    Each round begins with a different variant. No garbage is collected during the runs. After the deadline, only a few
-    there are more runs. Return the least disturbed calls of each variant; see :func:`undisturbed_calls`.
+    Each round begins with a different variant. No garbage is collected during the runs. After the deadline, there
+    are only a few more runs. Return the least disturbed calls of each variant; see :func:`undisturbed_calls`.
     """
     now = clock()
     budget_end = now + budget.seconds
     calls: list[list[CallTime]] = [[] for _ in variants]
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with disable_automatic_collection():
         for round_number in range(max(budget.max_runs, MIN_RUNS)):
             last_start, now = now, clock()
             overtime = now - budget_end
@@ -187,10 +185,19 @@ def time_in_turn(
             for offset in range(len(variants)):
                 number = (round_number + offset) % len(variants)
                 calls[number].append(variants[number]())
-    finally:
-        if was_collecting:
-            gc.enable()
     return [undisturbed_calls(variant_calls) for variant_calls in calls]
+
+
+@contextlib.contextmanager
+def disable_automatic_collection() -> Iterator[None]:
+    """Turn off automatic garbage collection while the context is open."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def undisturbed_calls(calls: list[CallTime]) -> list[CallTime]:
@@ -216,11 +223,7 @@ def ratio_in_turn(time_changed: Callable[[], CallTime], time_unchanged: Callable
 
 
 def clear_ratio(ratios: Sequence[float]) -> float | None:
-    """Return the median of measured ratios; ``None`` if there are too few ratios, or if they are too far apart.
-
-    The uncertainty of the median (see :func:`.report.cost.may_be_equal`) must be at most a tenth of the
-    median, or at most half of the median's distance from 1.
-    """
+    """Return the median of measured ratios; ``None`` if there are too few ratios, or if they are too far apart."""
     if len(ratios) < _MIN_PAIRS:
         return None
     low, ratio, high = quartiles(ratios)

@@ -19,7 +19,6 @@ from jupyter_graphbreak._torch_compat.profile_ranges import profile_call, record
 from jupyter_graphbreak.experiments.cost.graph_timer import GraphTimer
 from jupyter_graphbreak.experiments.cost.timing import clock_for
 from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_all
-from jupyter_graphbreak.experiments.trial.guard import prevent_effects
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
 from jupyter_graphbreak.experiments.trial.named_objects import leaves, memory_address, named_objects, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -112,15 +111,9 @@ class Variant:
     the first call creates for an optimizer is therefore kept. Only arguments that cannot be restored in place are
     copied again.
 
-    All variants of an entry share the memory of large tensors, so a variant must be restored before another one
-    runs.
-
-    Parameters
-    ----------
-    records_marks : bool
-        Whether the compiled code can record marks.
-    context : callable
-        Returns the context in which each call runs, such as one that applies a remedy.
+    All variants of an entry share the memory of large tensors, so a variant must be restored before another one runs.
+    Each call runs in a new ``context()``, such as one that applies a remedy. With ``records_marks``, compiled code can
+    record marks.
     """
 
     def __init__(
@@ -272,10 +265,7 @@ class Variant:
         return self._observe(0, lambda call: observe(call if is_repeatable else None))
 
     def results_and_gradients(self) -> list[torch.Tensor]:
-        """Return copies of the tensors in the result of a call, and of the gradients after its backward pass.
-
-        The backward pass only runs if the result requires gradients.
-        """
+        """Return copies of the tensors in the result of a call and, if it requires gradients, of those gradients."""
         tensors: list[torch.Tensor] = []
         self.observe_with_backward(lambda call: call(), tensors.append)
         return tensors
@@ -335,7 +325,7 @@ class Variant:
                     on_tensor(tensor.detach().clone())
 
         try:
-            with prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts):
+            with self.subject.prevent_effects():
                 return self._observe(0, lambda call: observe(lambda: call_with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
@@ -343,7 +333,7 @@ class Variant:
 
     @contextlib.contextmanager
     def checkpoint_calls(self) -> Iterator[None]:
-        """While the context is open, make calls keep nothing for the backward pass: it repeats the call instead."""
+        """While the context is open, make calls keep nothing for the backward pass, which repeats the call instead."""
         program = self._program
         self._program = functools.partial(torch.utils.checkpoint.checkpoint, program, use_reentrant=False)
         try:
@@ -384,7 +374,7 @@ class Variant:
                 _run_backward(roots)
 
         try:
-            with prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts):
+            with self.subject.prevent_effects():
                 return self._observe(0, lambda _: observe(call))
         finally:
             for leaf, grad in zip(leaves, grads, strict=True):
@@ -396,9 +386,9 @@ class Variant:
 
     def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors of the call's state, each with its path, such as ``self.history[2]``."""
-        seen_ids: set[int] = set()
+        visited_ids: set[int] = set()
         for name, root in self.subject.roots():
-            yield from named_tensors(root, name or "self", seen_ids)
+            yield from named_tensors(root, name or "self", visited_ids)
 
     def _all_tensors(self) -> Iterator[torch.Tensor]:
         """Yield the tensors in the call's state and in the variant's copies; a tensor may occur twice."""
@@ -415,17 +405,11 @@ class Variant:
             self._restore()
 
     def _call(self, seed: int, *, is_guarded: bool = False) -> None:
-        seed_all(seed)
-        guard = (
-            prevent_effects(self.subject.function, changeable_parts=self.subject.changeable_parts)
-            if is_guarded
-            else contextlib.nullcontext()
-        )
-        try:
-            with self._swap_copies_in(), guard:
-                self._program(*self._arguments.args, **self._arguments.kwargs)
-        finally:
-            self._restore()
+        def call_guarded(call: Callable[[], Any]) -> None:
+            with self.subject.prevent_effects() if is_guarded else contextlib.nullcontext():
+                call()
+
+        self._observe(seed, call_guarded)
 
     @contextlib.contextmanager
     def _swap_copies_in(self) -> Iterator[None]:
@@ -448,10 +432,7 @@ class Variant:
             self._restore_arguments()
 
     def _restore_arguments(self) -> None:
-        """Restore the arguments in place, or copy them again if that is impossible.
-
-        The memory of large tensors is not restored.
-        """
+        """Restore the arguments in place, except the memory of large tensors, or else copy them again."""
         if self._saved_arguments is not None:
             self._saved_arguments.restore()
         else:

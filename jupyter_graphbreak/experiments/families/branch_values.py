@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
-from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand
+from jupyter_graphbreak.experiments.families.parsed_source import as_argument, as_operand
 from jupyter_graphbreak.experiments.families.site import called_name, global_and_nonlocal_names, names_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
 
 #: The source text of a value; for a tuple, list, dict or new object, its type, its keys and its members.
 Value = str | tuple[str, tuple[str, ...], tuple["Value", ...]]
@@ -76,29 +76,26 @@ def has_no_side_effects(node: ast.expr) -> bool:
     return True
 
 
-def read_branch(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> Branch | None:
-    """Return the values that a branch computes; ``None`` if it cannot be computed regardless of the condition.
-
-    New names for values of the branch end with the suffix.
-    """
+def read_branch(source: ParsedSource, block: Sequence[ast.stmt], suffix: str, torch_name: str) -> Branch | None:
+    """Return the values that a branch computes; ``None`` if it cannot be computed regardless of the condition."""
     try:
-        return _BranchReader(draft, suffix, torch_name).read(block)
+        return _BranchReader(source, suffix, torch_name).read(block)
     except _UnsupportedBranchError:
         return None
 
 
 def read_branches(
-    draft: Draft, if_statement: ast.If, torch_name: str, suffix: str = ""
+    source: ParsedSource, if_statement: ast.If, torch_name: str, suffix: str = ""
 ) -> tuple[Branch, Branch] | None:
     """Return both branches of an ``if``; ``None`` if one of them cannot be computed regardless of the condition."""
-    if_branch = read_branch(draft, if_statement.body, f"{suffix}_if", torch_name)
-    else_branch = read_branch(draft, if_statement.orelse, f"{suffix}_else", torch_name)
+    if_branch = read_branch(source, if_statement.body, f"{suffix}_if", torch_name)
+    else_branch = read_branch(source, if_statement.orelse, f"{suffix}_else", torch_name)
     return None if if_branch is None or else_branch is None else (if_branch, else_branch)
 
 
 class _BranchReader:
-    def __init__(self, draft: Draft, suffix: str, torch_name: str) -> None:
-        self._draft = draft
+    def __init__(self, source: ParsedSource, suffix: str, torch_name: str) -> None:
+        self._source = source
         self._suffix = suffix
         self._torch_name = torch_name
         self._names_of_branch: set[str] = set()  # names that only this branch uses
@@ -108,11 +105,11 @@ class _BranchReader:
     def read(self, block: Sequence[ast.stmt]) -> Branch:
         if block:
             nodes_of_branch = {node for part in block for node in ast.walk(part)}
-            scope = self._draft.enclosing_function(block[0]) or self._draft.tree
+            scope = self._source.enclosing_function(block[0]) or self._source.tree
             names_outside = global_and_nonlocal_names(scope) | {
                 node.id for node in ast.walk(scope) if isinstance(node, ast.Name) and node not in nodes_of_branch
             }
-            arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
+            arguments = {node.arg for node in ast.walk(self._source.tree) if isinstance(node, ast.arg)}
             self._names_of_branch = names_bound(ast.Module(list(block), [])) - names_outside - arguments
         for index, statement in enumerate(block):
             later_statements = block[index + 1 :]
@@ -138,7 +135,7 @@ class _BranchReader:
             self._assign(statement.target, statement.value, names_read_later)
         elif isinstance(statement, ast.AugAssign) and type(statement.op) in OPERATOR_SYMBOLS:
             target = ast.unparse(statement.target)
-            current_text = self._current_texts.get(target, self._draft.text_of(statement.target))
+            current_text = self._current_texts.get(target, self._source.text_of(statement.target))
             symbol = OPERATOR_SYMBOLS[type(statement.op)]
             self._set_value(
                 target,
@@ -217,8 +214,8 @@ class _BranchReader:
     def _read_if(self, if_statement: ast.If, names_read_later: set[str], *, is_last: bool) -> None:
         if self._branch.values or is_host_test(if_statement.test):
             raise _UnsupportedBranchError
-        condition = tensor_condition(self._draft, if_statement.test, self._torch_name)
-        branches = read_branches(self._draft, if_statement, self._torch_name, self._suffix)
+        condition = tensor_condition(self._source, if_statement.test, self._torch_name)
+        branches = read_branches(self._source, if_statement, self._torch_name, self._suffix)
         if condition is None or branches is None or branches[0].in_place_targets or branches[1].in_place_targets:
             raise _UnsupportedBranchError
         if_branch, else_branch = branches
@@ -245,8 +242,8 @@ class _BranchReader:
         if node in changes:
             return changes[node]
         if not changes:
-            return as_argument(self._draft, node)
-        return self._draft.text_with_changes(node, {part: as_operand(text) for part, text in changes.items()})
+            return as_argument(self._source, node)
+        return self._source.text_with_changes(node, {part: as_operand(text) for part, text in changes.items()})
 
 
 def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
@@ -294,10 +291,7 @@ def where_call(torch_name: str, condition: str, if_text: str, else_text: str) ->
 def select_value(
     condition: str, if_value: Value | None, else_value: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
-    """Return a value that selects between two values, member by member; ``None`` if their members do not match.
-
-    ``choose`` returns the source text that selects between two expressions.
-    """
+    """Return a value that selects between two values, member by member; ``None`` if their members do not match."""
     if isinstance(if_value, str) and isinstance(else_value, str):
         if if_value == else_value:
             return if_value
@@ -341,10 +335,7 @@ def _split_into_members(if_text: str, else_text: str) -> tuple[Value, Value] | N
 
 
 def _copied_tuple(node: ast.expr) -> tuple[str, dict[str, str]]:
-    """Return the named tuple that an expression copies with ``_replace``, and the new values of its fields.
-
-    For any other expression, return its source text, without fields.
-    """
+    """Return the named tuple that an expression copies with ``_replace``, and the new fields; else its text."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as owner, attr="_replace"), args=[]):
             if all(part.arg for part in node.keywords):

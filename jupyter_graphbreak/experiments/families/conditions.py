@@ -8,26 +8,26 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.drafting import Splice, as_operand
 from jupyter_graphbreak.experiments.families.element_counts import emptiness_condition
+from jupyter_graphbreak.experiments.families.parsed_source import Splice, as_operand
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
     called_name,
     dotted_name,
-    draft_of,
     indentation_step,
+    parse_source,
 )
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
 
 #: Methods and functions in torch that return a boolean tensor.
 _BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
-#: Further functions and methods that return a flag, a number or a tensor.
+#: Functions and methods that return a flag, a number or a tensor.
 _NUMERIC_FUNCTIONS = {
     "amax", "amin", "count_nonzero", "equal", "allclose", "is_nonzero", "max", "mean", "min", "prod", "sum",
 }  # fmt: skip
@@ -96,33 +96,36 @@ def split_test(test: ast.expr, python_operand_count: int = 0) -> tuple[ast.expr,
     return ast.copy_location(ast.BoolOp(ast.And(), tensor_operands), tensor_operands[0]), python_test
 
 
-def tensor_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None:
+def tensor_condition(source: ParsedSource, test: ast.expr, torch_name: str) -> str | None:
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not supported."""
     if isinstance(test, ast.BoolOp):
-        return _combined_condition(draft, test, torch_name)
-    if (condition_on_mask := emptiness_condition(draft, test, torch_name)) is not None:
+        return _combined_condition(source, test, torch_name)
+    if (condition_on_mask := emptiness_condition(source, test, torch_name)) is not None:
         return condition_on_mask
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        condition = tensor_condition(draft, test.operand, torch_name)
+        condition = tensor_condition(source, test.operand, torch_name)
         return f"{torch_name}.logical_not({condition})" if condition else None
     if isinstance(test, ast.Compare):
-        return _comparison_condition(draft, test)
-    if isinstance(test, ast.Name) and _is_flag(draft, test):
+        return _comparison_condition(source, test)
+    if isinstance(test, ast.Name) and _is_flag(source, test):
         return f"{torch_name}.as_tensor({test.id})"
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
-    return _call_condition(draft, test, torch_name) or f"{as_operand(_text_on_device(draft, test))} != 0"
+    return _call_condition(source, test, torch_name) or f"{as_operand(_text_on_device(source, test))} != 0"
 
 
-def _combined_condition(draft: Draft, test: ast.BoolOp, torch_name: str) -> str | None:
+def _combined_condition(source: ParsedSource, test: ast.BoolOp, torch_name: str) -> str | None:
     first, *rest = test.values
     form = _form_of(first)
     if form is not None and all(_form_of(node) == form for node in rest):
         # If the first operand is a tensor, all are. For any other object, the function raises instead of testing it.
         function = "logical_and" if isinstance(test.op, ast.And) else "logical_or"
-        texts = map(draft.text_of, test.values)
+        texts = map(source.text_of, test.values)
         return functools.reduce(lambda left, right: f"{torch_name}.{function}({left}, {right})", texts)
-    parts = [tensor_condition(draft, first, torch_name), *(_later_condition(draft, node, torch_name) for node in rest)]
+    parts = [
+        tensor_condition(source, first, torch_name),
+        *(_later_condition(source, node, torch_name) for node in rest),
+    ]
     sign = " & " if isinstance(test.op, ast.And) else " | "
     return sign.join(as_operand(part) for part in parts if part) if all(parts) else None
 
@@ -139,7 +142,7 @@ def _form_of(node: ast.expr) -> str | None:
     return f"{name}()" if name and not has_known_result and not is_host_test(node) else None
 
 
-def _later_condition(draft: Draft, node: ast.expr, torch_name: str) -> str | None:
+def _later_condition(source: ParsedSource, node: ast.expr, torch_name: str) -> str | None:
     """Return a later operand, which may be any object, as a condition; ``None`` if its form is not supported."""
     name = called_name(node)
     is_number = (
@@ -147,42 +150,39 @@ def _later_condition(draft: Draft, node: ast.expr, torch_name: str) -> str | Non
     )
     is_known_form = isinstance(node, ast.BoolOp | ast.Compare | ast.Constant | ast.NamedExpr | ast.Lambda | ast.Await)
     is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    if is_number or is_known_form or is_negated or (isinstance(node, ast.Name) and _is_flag(draft, node)):
-        return tensor_condition(draft, node, torch_name)
-    return f"bool({draft.text_of(node)})"  # `!= 0` would be true for an empty list
+    if is_number or is_known_form or is_negated or (isinstance(node, ast.Name) and _is_flag(source, node)):
+        return tensor_condition(source, node, torch_name)
+    return f"bool({source.text_of(node)})"  # `!= 0` would be true for an empty list
 
 
-def _is_flag(draft: Draft, name: ast.Name) -> bool:
+def _is_flag(source: ParsedSource, name: ast.Name) -> bool:
     """Return whether an assignment in the function sets a name to ``True`` or ``False``."""
     return any(
         isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, bool)
         and any(isinstance(target, ast.Name) and target.id == name.id for target in node.targets)
-        for node in ast.walk(draft.enclosing_function(name) or draft.tree)
+        for node in ast.walk(source.enclosing_function(name) or source.tree)
     )
 
 
-def _call_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None:
+def _call_condition(source: ParsedSource, test: ast.expr, torch_name: str) -> str | None:
     while (moved_tensor := tensor_moved_to_host(test)) is not None:
         test = moved_tensor
     if not isinstance(test, ast.Call):
-        return tensor_condition(draft, test, torch_name) if isinstance(test, ast.Compare) else None
+        return tensor_condition(source, test, torch_name) if isinstance(test, ast.Compare) else None
     name = called_name(test)
     if isinstance(test.func, ast.Name) and name in {"any", "all"}:
-        return _condition_of_items(draft, test, torch_name)
-    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
-        return _equality_condition(draft, test, torch_name)
+        return _condition_of_items(source, test, torch_name)
+    if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the function has two operands
+        return _equality_condition(source, test, torch_name)
     if name == "is_nonzero" and len(test.args) == 1:
-        return f"{as_operand(_text_on_device(draft, test.args[0]))} != 0"
-    return draft.text_of(test) if name in _BOOLEAN_FUNCTIONS else None
+        return f"{as_operand(_text_on_device(source, test.args[0]))} != 0"
+    return source.text_of(test) if name in _BOOLEAN_FUNCTIONS else None
 
 
-def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | None:
-    """Return a call to Python's ``any`` or ``all`` as a condition that counts the items that decide the result.
-
-    The result is ``None`` for a call without a comprehension, or if the condition of an item cannot be a tensor.
-    """
+def _condition_of_items(source: ParsedSource, test: ast.Call, torch_name: str) -> str | None:
+    """Return a call of ``any`` or ``all`` on a comprehension as a condition that counts deciding items, if possible."""
     items = test.args[0] if len(test.args) == 1 and not test.keywords else None
     if not isinstance(items, ast.GeneratorExp | ast.ListComp):
         return None
@@ -193,69 +193,69 @@ def _condition_of_items(draft: Draft, test: ast.Call, torch_name: str) -> str | 
                 deciding_test = negated
             case _:
                 deciding_test = ast.UnaryOp(ast.Not(), deciding_test)
-    condition = tensor_condition(draft, deciding_test, torch_name)
+    condition = tensor_condition(source, deciding_test, torch_name)
     loops = [
-        f"for {draft.text_of(loop.target)} in {as_operand(draft.text_of(loop.iter))}"
-        + "".join(f" if {as_operand(draft.text_of(test))}" for test in loop.ifs)
+        f"for {source.text_of(loop.target)} in {as_operand(source.text_of(loop.iter))}"
+        + "".join(f" if {as_operand(source.text_of(test))}" for test in loop.ifs)
         for loop in items.generators
     ]
     sign = ">" if is_any else "=="
     return f"{torch_name}.as_tensor(sum([{condition} {' '.join(loops)}]) {sign} 0)" if condition else None
 
 
-def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
+def _comparison_condition(source: ParsedSource, test: ast.Compare) -> str | None:
     if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops):
         return None
     numbers = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
     if any(type(number) is int and number >= _MAX_EXACT_DOUBLE for number in numbers):
         return None  # no dtype compares such an integer exactly with both integers and floating-point numbers
     if len(test.ops) == 1:
-        return _text_on_device(draft, test)
+        return _text_on_device(source, test)
     operands = [test.left, *test.comparators]
     signs = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
     is_exact = _is_exact(test)
-    texts = [as_operand(_text_on_device(draft, node, is_exact=is_exact)) for node in operands]
+    texts = [as_operand(_text_on_device(source, node, is_exact=is_exact)) for node in operands]
     pairs = zip(texts, test.ops, texts[1:], strict=False)
     return " & ".join(f"({left} {signs[type(op)]} {right})" for left, op, right in pairs)
 
 
-def _equality_condition(draft: Draft, test: ast.Call, torch_name: str) -> str:
+def _equality_condition(source: ParsedSource, test: ast.Call, torch_name: str) -> str:
     name = called_name(test)
     if name == "equal":
-        left, right = (as_operand(draft.text_of(node)) for node in test.args[:2])
+        left, right = (as_operand(source.text_of(node)) for node in test.args[:2])
         are_names = all(isinstance(node, ast.Name | ast.Attribute) for node in test.args[:2])
         # Tensors of different shapes are not equal, but `==` broadcasts them.
         same_shape = f" & ({left}.shape == {right}.shape)" if are_names else ""
         return f"({left} == {right}).all(){same_shape}"
     arguments = arguments_of(test)
     names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
-    texts = (f"{name}{draft.text_of(node)}" for name, node in zip(names, arguments, strict=True))
+    texts = (f"{name}{source.text_of(node)}" for name, node in zip(names, arguments, strict=True))
     return f"{torch_name}.isclose({', '.join(texts)}).all()"
 
 
-def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:
+def _text_on_device(source: ParsedSource, node: ast.expr, *, is_exact: bool | None = None) -> str:
     """Return the text of an expression, rewritten so that its values stay on the device.
 
     ``is_exact`` tells whether single precision represents the compared numbers exactly. If not, they are compared in
     double precision, as Python does. By default, :func:`_is_exact` decides.
     """
     if (inner := tensor_moved_to_host(node)) is not None:
-        text = _text_on_device(draft, inner)
+        text = _text_on_device(source, inner)
         is_int_cast = isinstance(node, ast.Call) and dotted_name(node.func) == "int"
         cast = ".long()" if is_int_cast else ".double()" if is_exact is False else ""
         return f"{as_operand(text)}{cast}" if cast else text
     changes: dict[ast.AST, str] = {}
-    _collect_replacements(draft, node, changes, is_exact=_is_exact(node) if is_exact is None else is_exact)
-    return draft.text_with_changes(node, changes)
+    _collect_replacements(source, node, changes, is_exact=_is_exact(node) if is_exact is None else is_exact)
+    return source.text_with_changes(node, changes)
 
 
-def _collect_replacements(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
+def _collect_replacements(source: ParsedSource, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
     """Collect the outermost expressions in a node that move a tensor to the host, with their replacements."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr) and tensor_moved_to_host(child) is not None:
-            changes[child] = as_operand(_text_on_device(draft, child, is_exact=is_exact))
+            changes[child] = as_operand(_text_on_device(source, child, is_exact=is_exact))
         else:
-            _collect_replacements(draft, child, changes, is_exact=is_exact)
+            _collect_replacements(source, child, changes, is_exact=is_exact)
 
 
 def _is_exact(node: ast.expr) -> bool:
@@ -291,14 +291,14 @@ def rewrite_guard_as_if(site: Site) -> Site | None:
 
     The ``else`` contains the body of the case that matches if the guard is false.
     """
-    draft = site.draft
-    statement, case = draft.enclosing_node(site.node, ast.Match), draft.enclosing_node(site.node, ast.match_case)
+    source = site.source
+    statement, case = source.enclosing_node(site.node, ast.Match), source.enclosing_node(site.node, ast.match_case)
     if statement is None or case is None or case.guard is None or site.node not in ast.walk(case.guard):
         return None
     later_cases = statement.cases[statement.cases.index(case) + 1 :]
     fallback = next((part for part in later_cases if not _are_disjoint(part.pattern, case.pattern)), None)
     bodies = [case.body] if fallback is None else [case.body, fallback.body]
-    indents = {draft.indent_of(body[0]) for body in bodies}
+    indents = {source.indent_of(body[0]) for body in bodies}
     (indent,) = indents if len(indents) == 1 else (None,)
     if indent is None or (
         fallback is not None and (fallback.guard is not None or not _includes(fallback.pattern, case.pattern))
@@ -307,25 +307,25 @@ def rewrite_guard_as_if(site: Site) -> Site | None:
     literals = (node for body in bodies for part in body for node in ast.walk(part) if isinstance(node, ast.expr))
     if any(isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno != node.end_lineno for node in literals):
         return None  # the lines of a string would be indented
-    step = indentation_step(draft, site.function) if site.function is not None else "    "
-    texts = [draft.text[draft.line_start(body[0].lineno) : draft.end_of(body[-1])].split("\n") for body in bodies]
+    step = indentation_step(source, site.function) if site.function is not None else "    "
+    texts = [source.text[source.line_start(body[0].lineno) : source.end_of(body[-1])].split("\n") for body in bodies]
     lines = [
         line
-        for header, text in zip((f"if {draft.text_of(case.guard)}:", "else:"), texts, strict=False)
+        for header, text in zip((f"if {source.text_of(case.guard)}:", "else:"), texts, strict=False)
         for line in (f"{indent}{header}", *(f"{step}{line}" if line.strip() else line for line in text))
     ]
-    start, end = draft.end_of(case.pattern), draft.end_of(case.guard)
+    start, end = source.end_of(case.pattern), source.end_of(case.guard)
     splices = [
         Splice(start, end, ""),
-        Splice(draft.line_start(case.body[0].lineno), draft.end_of(case.body[-1]), "\n".join(lines)),
+        Splice(source.line_start(case.body[0].lineno), source.end_of(case.body[-1]), "\n".join(lines)),
     ]
-    text = draft.apply_splices(splices)
-    new_draft = draft_of(text, draft.taken_names) if text is not None else None
-    line = case.body[0].lineno - draft.text.count("\n", start, end)
-    if_statement = new_draft.find_node(line, None, line, None) if new_draft is not None else None
-    if new_draft is None or not isinstance(if_statement, ast.If):
+    text = source.apply_splices(splices)
+    new_source = parse_source(text, source.taken_names) if text is not None else None
+    line = case.body[0].lineno - source.text.count("\n", start, end)
+    if_statement = new_source.find_node(line, None, line, None) if new_source is not None else None
+    if new_source is None or not isinstance(if_statement, ast.If):
         return None
-    return replace(site, draft=new_draft, node=if_statement, statement=if_statement)
+    return replace(site, source=new_source, node=if_statement, statement=if_statement)
 
 
 def _includes(outer: ast.pattern, inner: ast.pattern) -> bool:

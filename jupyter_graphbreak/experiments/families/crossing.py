@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak._torch_compat.operations import TENSOR_METHODS
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.branch_values import SIDE_EFFECT_FUNCTIONS
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
     called_name,
     dotted_name,
-    draft_of,
     name_bound_by,
     names_bound,
     names_imported,
     names_read,
     parameters_of,
+    parse_source,
 )
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ _IMPURE_BUILTINS = {
 }  # fmt: skip
 #: Packages whose functions change no argument unless their names or arguments say so.
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
-#: The usual names of these packages, which an earlier cell may have imported.
+#: The usual names of packages without side effects, which an earlier cell may have imported.
 _USUAL_PACKAGE_NAMES = {"F", "math", "np", "torch"}
-#: Parts of names that show that a function of these packages changes an argument or global state.
+#: Parts of names that show that a function in ``_PURE_PACKAGES`` changes an argument or global state.
 _IMPURE_NAME_PARTS = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
 #: Methods of containers and strings that change nothing.
 _PURE_METHODS = {
@@ -76,13 +76,30 @@ _ALL_OPERATORS = "operators"
 
 
 def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose branches may change values that the moved code reads, if it moves to the start.
-
-    Trials must run each of these branches.
-    """
+    """Return the conditions whose branches may change values that the moved code reads, if it moves to the start."""
     start = min(map(_position, moved_code))
     hidden_effects = _hidden_effects(site)
     return _crossed_conditions(site, function, moved_code, lambda node: _position(node) < start, hidden_effects)
+
+
+def conditions_on_result(site: Site, function: FunctionNode, call: ast.Call) -> tuple[Condition, ...]:
+    """Return the tests that depend on the result of a call that moves to the start, past code with effects.
+
+    The result may then differ, although a trial in which each test has one result does not show it.
+    """
+    effects = _hidden_effects(site)
+    crossed_nodes = (part for node in function.body for part in ast.walk(node) if _position(part) < _position(call))
+    if not any(effects.may_occur(node) or _is_shared_store(node) for node in crossed_nodes):
+        return ()
+    nodes = [part for statement in function.body for part in ast.walk(statement)]
+    tests = [node.test for node in nodes if isinstance(node, ast.If | ast.While | ast.IfExp)]
+    conditions = [site.condition(test) for test in tests if call in ast.walk(test)]
+    names = names_bound(site.statement) if isinstance(site.statement, ast.Assign | ast.AnnAssign) else set()
+    return tuple(dict.fromkeys([*conditions, *_conditions_of_reads(site, nodes, names)]))
+
+
+def _is_shared_store(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
 
 
 def conditions_after(
@@ -105,12 +122,13 @@ def conditions_after(
     if _has_effects(site, moved_code, effects, is_output):
         conditions = (*conditions, *_conditions_of_later_reads(site, function, moved_code, start))
         conditions = (*conditions, *_conditions_of_moved_effects(site, function, moved_code, start, effects))
+        conditions = (*conditions, *_conditions_of_changed_objects(site, function, moved_code, start, effects))
     return tuple(dict.fromkeys(conditions))
 
 
 def _hidden_effects(site: Site) -> HiddenEffects:
-    drafts = map(draft_of, dict.fromkeys([site.draft.text, *site.texts.values()]))
-    return HiddenEffects(draft.tree for draft in drafts if draft is not None)
+    sources = map(parse_source, dict.fromkeys([site.source.text, *site.texts.values()]))
+    return HiddenEffects(source.tree for source in sources if source is not None)
 
 
 def reads_shared_state(
@@ -121,7 +139,7 @@ def reads_shared_state(
     if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
     local_names = names_bound(function) | parameters_of(function)
-    imported_names = names_imported(site.draft.tree)
+    imported_names = names_imported(site.source.tree)
     calls = [node.func for part in moved_code for node in ast.walk(part) if isinstance(node, ast.Call)]
     owners = {part for call in calls if isinstance(call, ast.Attribute) for part in ast.walk(call)}
     return any(
@@ -189,6 +207,85 @@ def _conditions_of_moved_effects(
         names = _names_of_shared_values(ast.walk(callee), names_bound(callee) | parameters_of(callee))
         if not names.isdisjoint(later_names):
             yield from _conditions_in_callees([(callee_site, callee)], effects)
+
+
+def _conditions_of_changed_objects(
+    site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], start: tuple[int, int], effects: HiddenEffects
+) -> Iterator[Condition]:
+    """Yield the tests that read objects which moved calls may change, and those whose branches read them.
+
+    They may follow the moved code, or be in functions that this code calls.
+    """
+    moved_nodes = {part for statement in moved_code for part in ast.walk(statement)}
+    later_nodes = [node for node in ast.walk(function) if node not in moved_nodes and _position(node) > start]
+    calls = [node for node in moved_nodes if isinstance(node, ast.Call) and effects.may_occur(node)]
+    changed_names = _names_of_changed_objects(site, function, calls)
+    callees = list(_reachable_definitions(site, map(_name_of_callee, later_nodes), {function.name}))
+    moved_callees = _reachable_definitions(site, map(called_name, calls), {function.name})
+    if any(
+        map(effects.runs_unknown_code, [*calls, *(node for _, callee in moved_callees for node in ast.walk(callee))])
+    ):
+        for scope, nodes in ((function, later_nodes), *((callee, ast.walk(callee)) for _, callee in callees)):
+            changed_names |= _names_of_shared_values(nodes, names_bound(scope) | parameters_of(scope))
+    yield from _conditions_of_reads(site, later_nodes, changed_names)
+    for callee_site, callee in callees:
+        passed_names = {
+            name
+            for node in later_nodes
+            if isinstance(node, ast.Call) and called_name(node) == callee.name
+            for argument in arguments_of(node)
+            if not changed_names.isdisjoint(_names_and_attributes([argument]))
+            for name in parameters_of(callee)
+        }
+        yield from _conditions_of_reads(callee_site, list(ast.walk(callee)), changed_names | passed_names)
+
+
+def _names_of_changed_objects(site: Site, function: FunctionNode, calls: Sequence[ast.Call]) -> set[str]:
+    """Return the names and attributes of the objects that calls may change, except local variables."""
+    objects: list[ast.expr] = [node.func.value for node in calls if isinstance(node.func, ast.Attribute)]
+    objects += [argument for node in calls for argument in arguments_of(node)]
+    names: set[str] = set()
+    for node in objects:
+        owner = node
+        while isinstance(owner, ast.Subscript):
+            owner = owner.value
+        if isinstance(owner, ast.Attribute):
+            names.add(owner.attr)
+        elif isinstance(owner, ast.Name):
+            names.add(owner.id)
+    names -= names_bound(function) | names_imported(site.source.tree) | {"self", "cls"} | set(dir(builtins))
+    for _, callee in _reachable_definitions(site, map(called_name, calls), {function.name}):
+        names |= _names_of_shared_values(ast.walk(callee), names_bound(callee) | parameters_of(callee))
+    return names - _TENSOR_ATTRIBUTES
+
+
+def _conditions_of_reads(site: Site, nodes: Sequence[ast.AST], names: set[str]) -> Iterator[Condition]:
+    """Yield the conditions in code whose tests or branches read one of the names, or a local variable set from them."""
+    assignments = [node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)]
+    names, count = set(names), -1
+    while len(names) > count:
+        count = len(names)
+        for assignment in assignments:
+            if assignment.value is not None and not names.isdisjoint(_names_and_attributes([assignment.value])):
+                names |= names_bound(assignment)
+    for node in nodes:
+        if isinstance(node, ast.Compare) and any(called_name(part) == "len" for part in ast.walk(node)):
+            if not names.isdisjoint(_names_and_attributes([node])):
+                yield site.condition(node)
+        elif isinstance(node, ast.If | ast.While | ast.IfExp):
+            is_tested = not names.isdisjoint(_names_and_attributes([node.test]))
+            for test, result, branch in _branches_of(node):
+                parts = [branch] if isinstance(branch, ast.expr) else branch
+                if is_tested or not names.isdisjoint(_names_and_attributes(parts)):
+                    yield site.condition(test, required_results=(result,))
+
+
+def _names_and_attributes(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names and attributes in code, except the names of methods."""
+    parts = [part for node in nodes for part in ast.walk(node)]
+    methods = {part.func for part in parts if isinstance(part, ast.Call)}
+    attributes = {part.attr for part in parts if isinstance(part, ast.Attribute) and part not in methods}
+    return attributes | {part.id for part in parts if isinstance(part, ast.Name)}
 
 
 def _names_of_shared_values(nodes: Iterable[ast.AST], local_names: set[str]) -> set[str]:
@@ -263,12 +360,12 @@ def _reachable_definitions(
     site: Site, called_names: Iterable[str], excluded_names: Iterable[str]
 ) -> Iterator[tuple[Site, FunctionNode]]:
     """Yield the user's functions with the given names, and those that they call, directly or not."""
-    remaining_names, seen_names = list(called_names), {"", *excluded_names}
+    remaining_names, visited_names = list(called_names), {"", *excluded_names}
     while remaining_names:
         name = remaining_names.pop()
-        if name in seen_names:
+        if name in visited_names:
             continue
-        seen_names.add(name)
+        visited_names.add(name)
         for definition_site, callee in _definitions(site, name):
             yield definition_site, callee
             remaining_names += map(_name_of_callee, ast.walk(callee))
@@ -309,11 +406,11 @@ def _conditions_in_function(
 
 def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
     """Yield the functions and methods of this name in the user's sources."""
-    for source, text in {site.source: site.draft.text, **site.texts}.items():
-        draft = draft_of(text) if f"def {name}(" in text else None
-        for node in ast.walk(draft.tree) if draft is not None else ():
-            if draft is not None and isinstance(node, FunctionNode) and node.name == name:
-                yield Site(source, draft, node.body[0], node.body[0], site.texts), node
+    for source_id, text in {site.source_id: site.source.text, **site.texts}.items():
+        source = parse_source(text) if f"def {name}(" in text else None
+        for node in ast.walk(source.tree) if source is not None else ():
+            if source is not None and isinstance(node, FunctionNode) and node.name == name:
+                yield Site(source_id, source, node.body[0], node.body[0], site.texts), node
 
 
 def _may_change_outside(function: FunctionNode, part: ast.AST, hidden_effects: HiddenEffects | None = None) -> bool:
@@ -335,7 +432,7 @@ def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[
 def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
     """Return whether code may be skipped because a loop is empty, nothing is raised or another case matches."""
     inner = part
-    for outer in site.draft.ancestors(part):
+    for outer in site.source.ancestors(part):
         if outer is function:
             return False
         if isinstance(outer, ast.If | ast.While | ast.IfExp) and inner is not outer.test:
@@ -350,7 +447,7 @@ def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
 
 def _evaluated_expression(site: Site, part: ast.AST) -> ast.expr | None:
     """Return an expression with a known range that is evaluated whenever a part of the code runs; else ``None``."""
-    ancestors = list(site.draft.ancestors(part))
+    ancestors = list(site.source.ancestors(part))
     # Positions in f-strings are wrong in Python 3.11.
     is_in_f_string = any(isinstance(node, ast.JoinedStr) for node in ancestors)
     if isinstance(part, ast.Call) and not is_in_f_string:
@@ -424,6 +521,15 @@ class HiddenEffects:
         self._functions: dict[str, list[FunctionNode]] = defaultdict(list)
         self._classes: dict[str, list[ast.ClassDef]] = defaultdict(list)
         self._packages = set(_USUAL_PACKAGE_NAMES)
+        self._known_functions = {
+            name_bound_by(alias)
+            for node in nodes
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        } | set(dir(builtins))
+        self._stored_attributes = {
+            node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
         for node in nodes:
             if isinstance(node, FunctionNode):
                 self._functions[node.name].append(node)
@@ -436,6 +542,14 @@ class HiddenEffects:
     def may_occur(self, node: ast.AST) -> bool:
         """Return whether a node, without its child nodes, may change an object that it does not create."""
         return self._may_occur(node, frozenset())
+
+    def runs_unknown_code(self, node: ast.AST) -> bool:
+        """Return whether a node calls a function that is the value of a variable, an attribute or an item."""
+        if not isinstance(node, ast.Call) or called_name(node) in self._functions.keys() | self._classes.keys():
+            return False
+        if isinstance(node.func, ast.Attribute):
+            return node.func.attr in self._stored_attributes
+        return not (isinstance(node.func, ast.Name) and node.func.id in self._known_functions)
 
     def _may_occur(self, node: ast.AST, names_in_progress: frozenset[str]) -> bool:
         if isinstance(node, ast.Call):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
-from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice, fresh_name
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, ParsedSource, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.protection import first_part_that_may_raise
 from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.families.site import (
     parameters_of,
     site_at,
 )
-from jupyter_graphbreak.experiments.families.wrapping import wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import CALL, wrap_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt
     statements: set[ast.stmt] = set()
     for break_ in problem.report.breaks:
         break_site = site_at(problem, break_.location)
-        if break_site is None or break_site.draft is not site.draft:
+        if break_site is None or break_site.source is not site.source:
             continue
         statement = break_site.statement
         if isinstance(statement, ast.If | ast.Assert) and (
@@ -67,7 +67,7 @@ def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt
 
 
 def defer(
-    draft: Draft, function: FunctionNode, statement: ast.stmt, *, clone_changed_values: bool = False
+    source: ParsedSource, function: FunctionNode, statement: ast.stmt, *, clone_changed_values: bool = False
 ) -> DeferredStatement | None:
     """Return the form in which a statement can run after the compiled call; ``None`` if it cannot.
 
@@ -76,7 +76,7 @@ def defer(
     """
     local_names = _local_names(function)
     parts = _needed_expressions(statement, local_names, parameters_of(function))
-    if parts is None or (_may_end_call(statement) and is_in_try_or_with(draft, statement)):
+    if parts is None or (_may_end_call(statement) and is_in_try_or_with(source, statement)):
         return None
     # Code that the statement's test protects is computed after the test, from the names that the code reads.
     is_protected = isinstance(statement, ast.If)
@@ -90,11 +90,11 @@ def defer(
         if isinstance(leaf, ast.Name):
             names.append(leaf.id)
         else:
-            names.append(fresh_name(draft, leaf.attr if isinstance(leaf, ast.Attribute) else "value", names))
+            names.append(fresh_name(source, leaf.attr if isinstance(leaf, ast.Attribute) else "value", names))
     values = {}
     changes: dict[ast.AST, str] = {}
     for leaf, name in zip(leaves, names, strict=True):
-        text = draft.text_of(leaf)
+        text = source.text_of(leaf)
         if not _is_source_of(leaf, text):
             text = ast.unparse(leaf)
         needs_copy = not is_constant(leaf) and (
@@ -103,7 +103,7 @@ def defer(
         values[name] = f"{text}.clone()" if needs_copy else text
         changes[leaf] = name
     return DeferredStatement(
-        statement, list(values), list(values.values()), _lines_after_call(draft, statement, changes)
+        statement, list(values), list(values.values()), _lines_after_call(source, statement, changes)
     )
 
 
@@ -112,9 +112,9 @@ def _may_end_call(statement: ast.stmt) -> bool:
     return any(isinstance(node, ast.Raise | ast.Assert) for node in ast.walk(statement))
 
 
-def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
+def is_in_try_or_with(source: ParsedSource, statement: ast.stmt) -> bool:
     """Return whether a ``try`` or ``with`` of the same function, which may handle errors, encloses a statement."""
-    for node in draft.ancestors(statement):
+    for node in source.ancestors(statement):
         if isinstance(node, FunctionNode):
             return False
         if isinstance(node, ast.Try | ast.TryStar | ast.With):
@@ -122,12 +122,12 @@ def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
     return False
 
 
-def _lines_after_call(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
+def _lines_after_call(source: ParsedSource, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
     if not isinstance(statement, ast.If):
-        return [draft.text_with_changes(statement, changes)]
-    indentation = indentation_step(draft, statement)
-    block = [f"{indentation}{line}" for node in statement.body for line in _lines_after_call(draft, node, changes)]
-    return [f"if {draft.text_with_changes(statement.test, changes)}:", *block]
+        return [source.text_with_changes(statement, changes)]
+    indentation = indentation_step(source, statement)
+    block = [f"{indentation}{line}" for node in statement.body for line in _lines_after_call(source, node, changes)]
+    return [f"if {source.text_with_changes(statement.test, changes)}:", *block]
 
 
 def _needed_expressions(statement: ast.stmt, local_names: set[str], parameters: set[str]) -> list[ast.expr] | None:
@@ -259,40 +259,31 @@ def _may_change_by_assignment(function: FunctionNode, leaf: ast.expr) -> bool:
 def move_after_call(
     site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
 ) -> dict[str, str] | None:
-    """Return new source texts, by source id, that run statements after the call to the compiled function, in order.
-
-    The result is ``None`` if the function cannot be wrapped.
-    """
-    draft = site.draft
-    list_name, result_name = fresh_name(draft, "later"), fresh_name(draft, "result")
+    """Return texts, by source id, that run statements after the call, in order; ``None`` if it cannot be wrapped."""
+    source = site.source
+    list_name, result_name = fresh_name(source, "later"), fresh_name(source, "result")
     splices: list[Splice | None] = []
     for number, node in enumerate(statements):
         members = [*([str(number)] if len(statements) > 1 else []), *node.values]
         values_text = ", ".join(members) + ("," if len(members) == 1 else "")
-        splices.append(draft.statement_replacement(node.statement, [f"{list_name}.append(({values_text}))"]))
+        splices.append(source.statement_replacement(node.statement, [f"{list_name}.append(({values_text}))"]))
 
-    def make_body(call: str) -> list[str]:
-        return [
-            f"{list_name} = []",
-            f"{result_name} = {call}",
-            *_deferred_lines(draft, function, statements, list_name),
-            f"return {result_name}",
-        ]
-
-    return wrap_function(site, function, list_name, make_body, splices)
+    deferred_lines = _deferred_lines(source, function, statements, list_name)
+    lines = [f"{list_name} = []", f"{result_name} = {CALL}", *deferred_lines, f"return {result_name}"]
+    return wrap_function(site, function, list_name, lines, splices)
 
 
 def _deferred_lines(
-    draft: Draft, function: FunctionNode, statements: Sequence[DeferredStatement], list_name: str
+    source: ParsedSource, function: FunctionNode, statements: Sequence[DeferredStatement], list_name: str
 ) -> list[str]:
-    indentation = indentation_step(draft, function)
+    indentation = indentation_step(source, function)
     if len(statements) == 1:
         (statement,) = statements
         return [
             f"for {_unpacking_target(statement.names)} in {list_name}:",
             *(f"{indentation}{line}" for line in statement.lines_after_call),
         ]
-    index_name, values_name = fresh_name(draft, "which"), fresh_name(draft, "values")
+    index_name, values_name = fresh_name(source, "which"), fresh_name(source, "values")
     lines = [f"for {index_name}, *{values_name} in {list_name}:"]
     for number, node in enumerate(statements):
         lines.append(f"{indentation}{'elif' if number else 'if'} {index_name} == {number}:")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.drafting import as_operand
+from jupyter_graphbreak.experiments.families.parsed_source import as_operand
 from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, names_bound, names_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
 
 #: Comparisons of an element count: ``True`` if only non-empty tensors pass them, ``False`` if only empty ones do.
 _REQUIRES_ELEMENTS_BY_COMPARISON: Mapping[tuple[type[ast.cmpop], object], bool] = {
@@ -23,10 +23,7 @@ _METHODS_THAT_KEEP_THE_COUNT = {"flatten", "squeeze", "to"}
 
 
 def requires_elements(test: ast.expr, is_element_count: Callable[[ast.expr], bool] | None = None) -> bool | None:
-    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
-
-    ``is_element_count`` returns whether an expression counts elements; by default :func:`counts_elements`.
-    """
+    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``."""
     is_element_count = is_element_count or counts_elements
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = requires_elements(test.operand, is_element_count)
@@ -49,7 +46,7 @@ def counts_elements(node: ast.expr) -> bool:
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
-def emptiness_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | None:
+def emptiness_condition(source: ParsedSource, test: ast.expr, torch_name: str) -> str | None:
     """Return a test such as ``len(rows) == 0`` as a test of the mask whose ``True`` elements have the indices ``rows``.
 
     A graph does not know the number of indices, but it computes ``mask.any()``. The result is ``None`` for any other
@@ -57,10 +54,10 @@ def emptiness_condition(draft: Draft, test: ast.expr, torch_name: str) -> str | 
     """
     is_true_with_elements = requires_elements(test, lambda node: _counted_name(node) is not None)
     name = next((name for node in ast.walk(test) if (name := _counted_name(node)) is not None), None)
-    mask = _mask_of_indices(draft, name) if name is not None else None
+    mask = _mask_of_indices(source, name) if name is not None else None
     if mask is None or is_true_with_elements is None:
         return None
-    condition = f"{as_operand(draft.text_of(mask))}.any()"
+    condition = f"{as_operand(source.text_of(mask))}.any()"
     return condition if is_true_with_elements else f"{torch_name}.logical_not({condition})"
 
 
@@ -78,9 +75,9 @@ def _counted_name(node: ast.AST) -> ast.Name | None:
     return None
 
 
-def _mask_of_indices(draft: Draft, name: ast.Name) -> ast.expr | None:
+def _mask_of_indices(source: ParsedSource, name: ast.Name) -> ast.expr | None:
     """Return the mask if a variable that is assigned once contains the indices of the mask's nonzero elements."""
-    nodes = list(ast.walk(draft.enclosing_function(name) or draft.tree))
+    nodes = list(ast.walk(source.enclosing_function(name) or source.tree))
     stores = [
         node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name.id
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.deferral import is_constant
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
     dotted_name,
@@ -17,13 +17,13 @@ from jupyter_graphbreak.experiments.families.site import (
     parameters_of,
     site_of,
 )
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import CALL, entry_function, outermost_frames, wrap_function
 from jupyter_graphbreak.report.remedies import ENDING_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
     from jupyter_graphbreak.experiments.families.proposal import Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -53,15 +53,16 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     ending = _ending_of(problem, site, function)
     texts = _run_after_call(site, function, ending) if ending is not None else None
     if texts is not None:
-        owner = next(site.draft.ancestors(function))
+        owner = next(site.source.ancestors(function))
         name = f"{owner.name}.{function.name}" if isinstance(owner, ast.ClassDef) else function.name
         yield Proposal(ENDING_FAMILY, f"Run the end of {name} after the call", texts, compiles_inner_function=True)
 
 
 def _calls_compiled_functions(problem: Problem) -> bool:
-    """Return whether functions that eager code called were compiled separately: the end may call them."""
+    """Return whether functions that eager code called were compiled separately, because the end may call them."""
+    outermost_ids = {frame.id for frame in outermost_frames(problem.report)}
     return any(
-        frame.role == "call" and frame.caller is not None and frame.outcome == "compiled"
+        frame.role == "call" and frame.id not in outermost_ids and frame.outcome == "compiled"
         for frame in problem.report.frames
     )
 
@@ -72,12 +73,15 @@ def _ending_of(problem: Problem, site: Site, function: FunctionNode) -> _Ending 
     If a break in a loop kept the whole function uncompiled, the end starts with the loop.
     """
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    nodes = {site.node, *site.draft.ancestors(site.node)}
+    nodes = {site.node, *site.source.ancestors(site.node)}
     position = next((number for number, statement in enumerate(body) if statement in nodes), None)
     if position is None:
         return None
     all_lines = [
-        line.line for graph in problem.report.graphs for line in graph.lines if line.source == site.source and line.ops
+        line.line
+        for graph in problem.report.graphs
+        for line in graph.lines
+        if line.source == site.source_id and line.ops
     ]
     compiled_lines = [
         [line for line in all_lines if statement.lineno <= line <= (statement.end_lineno or statement.lineno)]
@@ -165,23 +169,23 @@ def _moves_tensor(node: ast.expr) -> bool:
 
 def _run_after_call(site: Site, function: FunctionNode, ending: _Ending) -> dict[str, str] | None:
     """Return source texts in which a function's end runs after the compiled call, which returns what the end needs."""
-    draft, (first, *_), last = site.draft, ending.statements, ending.statements[-1]
-    if not draft.has_own_lines(first) or not draft.has_own_lines(last) or not _can_split(function, ending):
+    source, (first, *_), last = site.source, ending.statements, ending.statements[-1]
+    if not source.has_own_lines(first) or not source.has_own_lines(last) or not _can_split(function, ending):
         return None
     names = _names_needed(ending)
     if names is None:
         return None
     changes: dict[ast.AST, str] = {}
     for value in ending.values:
-        changes[value] = fresh_name(draft, "value", changes.values())
-    results = [*names, *map(draft.text_of, ending.values)]
+        changes[value] = fresh_name(source, "value", changes.values())
+    results = [*names, *map(source.text_of, ending.values)]
     if not results or any("\n" in result for result in results):
         return None
-    return_line = f"{draft.indent_of(first)}return {', '.join(results)}"
-    splice = Splice(draft.line_start(first.lineno), draft.line_end(last.end_lineno or last.lineno), return_line)
-    lines = _lines_of(draft, ending.statements, changes)
+    return_line = f"{source.indent_of(first)}return {', '.join(results)}"
+    splice = Splice(source.line_start(first.lineno), source.line_end(last.end_lineno or last.lineno), return_line)
+    lines = _lines_of(source, ending.statements, changes)
     targets = ", ".join([*names, *changes.values()])
-    return wrap_function(site, function, None, lambda call: [f"{targets} = {call}", *lines], [splice])
+    return wrap_function(site, function, None, [f"{targets} = {CALL}", *lines], [splice])
 
 
 def _can_split(function: FunctionNode, ending: _Ending) -> bool:
@@ -197,11 +201,14 @@ def _can_split(function: FunctionNode, ending: _Ending) -> bool:
 def _names_needed(ending: _Ending) -> list[str] | None:
     """Return the names that the end reads and the code before it binds; ``None`` if one may be unbound."""
     values = {part for value in ending.values for part in ast.walk(value)}
+    parts = [part for statement in ending.statements for part in ast.walk(statement)]
+    changed_names = {part.target for part in parts if isinstance(part, ast.AugAssign)}
     names_in_ending = dict.fromkeys(
         part.id
-        for statement in ending.statements
-        for part in ast.walk(statement)
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part not in values
+        for part in parts
+        if isinstance(part, ast.Name)
+        and (part in changed_names or not isinstance(part.ctx, ast.Store))
+        and part not in values
     )
     names_in_head = {name for statement in ending.head for name in names_bound(statement)}
     names = [name for name in names_in_ending if name in names_in_head]
@@ -225,10 +232,10 @@ def _names_surely_bound(statements: Sequence[ast.stmt]) -> set[str]:
     return names
 
 
-def _lines_of(draft: Draft, statements: Sequence[ast.stmt], changes: dict[ast.AST, str]) -> list[str]:
+def _lines_of(source: ParsedSource, statements: Sequence[ast.stmt], changes: dict[ast.AST, str]) -> list[str]:
     """Return the lines of statements, without their indentation, and with changed expressions in the first one."""
     first, last = statements[0], statements[-1]
-    rest = draft.text[draft.end_of(first) : draft.line_end(last.end_lineno or last.lineno)]
-    text = (draft.text_with_changes(first, changes) if changes else draft.text_of(first)) + rest
-    indent = draft.indent_of(first) or ""
+    rest = source.text[source.end_of(first) : source.line_end(last.end_lineno or last.lineno)]
+    text = (source.text_with_changes(first, changes) if changes else source.text_of(first)) + rest
+    indent = source.indent_of(first) or ""
     return [line.removeprefix(indent) for line in text.split("\n") if line.strip()]

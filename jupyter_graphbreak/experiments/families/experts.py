@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.families.site import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
+    from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -123,7 +123,7 @@ def _indexed_module_list(loop: ast.For, names: Sequence[str]) -> str | None:
 
 
 def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Proposal]:
-    draft, loop = site.draft, expert_loop.loop
+    source, loop = site.source, expert_loop.loop
     tests = [node for node in loop.body if _is_shortcut(node)]
     dropped_statements = [*tests, *(loop.body[:1] if len(expert_loop.index_names) > 1 else [])]
     body = [node for node in loop.body if node not in dropped_statements]
@@ -132,14 +132,14 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
         return
     number = expert_loop.index_names[-1]
     splices: list[Splice | None] = [
-        draft.replacement(loop.target, number),
-        draft.replacement(loop.iter, f"range(len({expert_loop.module_list}))"),
-        *map(draft.deletion, dropped_statements),
+        source.replacement(loop.target, number),
+        source.replacement(loop.iter, f"range(len({expert_loop.module_list}))"),
+        *map(source.deletion, dropped_statements),
         *index_splices,
     ]
     assignment = expert_loop.assignment
     if assignment is not None and _read_count(site, assignment) == 1:
-        splices.append(draft.deletion(assignment))
+        splices.append(source.deletion(assignment))
     yield from site.propose_edit(FAMILY, _ALL_EXPERTS_TITLE.format(expert_loop.module_list), splices)
 
 
@@ -152,7 +152,7 @@ def _is_shortcut(statement: ast.stmt, is_row_count: Callable[[ast.expr], bool] =
 
 def _index_splices(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:
     """Return splices that replace the index tensor with a Python number; ``None`` if the body needs the tensor."""
-    draft = site.draft
+    source = site.source
     tensor, number = expert_loop.index_names[0], expert_loop.index_names[-1]
     splices: list[Splice] = []
     for name in (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)):
@@ -161,19 +161,19 @@ def _index_splices(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt
         if isinstance(name.ctx, ast.Store):
             return None
         used_expression: ast.expr = name  # with the calls that move it to the host
-        for outer in draft.ancestors(name):
+        for outer in source.ancestors(name):
             if not isinstance(outer, ast.expr) or tensor_moved_to_host(outer) is not used_expression:
                 break
             used_expression = outer
-        parent = next(iter(draft.ancestors(used_expression)), None)
+        parent = next(iter(source.ancestors(used_expression)), None)
         new_text = number
         if used_expression is name and name.id == tensor:
             if not isinstance(parent, ast.Subscript | ast.Compare):
                 return None
             selects_row = isinstance(parent, ast.Subscript) and dotted_name(parent.value) != expert_loop.module_list
             new_text = f"[{number}]" if selects_row and _are_rows(expert_loop.indices) else number
-        if new_text != draft.text_of(used_expression):
-            splices.append(draft.replacement(used_expression, new_text))
+        if new_text != source.text_of(used_expression):
+            splices.append(source.replacement(used_expression, new_text))
     return splices
 
 
@@ -200,7 +200,7 @@ def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> b
             changed_expression = target.value if isinstance(target, ast.Subscript) else getattr(target, "func", None)
             if changed_expression is None or "self" in names_read(changed_expression):
                 return False
-    return not set_names & names_read_after(site.draft, loop)
+    return not set_names & names_read_after(site.source, loop)
 
 
 def _read_count(site: Site, assignment: ast.Assign) -> int:
@@ -213,7 +213,7 @@ def _read_count(site: Site, assignment: ast.Assign) -> int:
 def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.Assign) -> Iterator[Proposal]:
     """Yield a change that drops ``if counts[i] == 0: continue``, and ``counts`` if only such tests read them."""
     counts = names_bound(assignment)
-    draft = site.draft
+    source = site.source
     if len(counts) != 1 or tensor_moved_to_host(assignment.value) is None:
         return
 
@@ -226,5 +226,5 @@ def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.
         if shortcuts and _changes_only_rows(site, loop, [node for node in loop.body if node not in shortcuts]):
             tests += shortcuts
     if tests and sum(len(names_read(node.test) & counts) for node in tests) == _read_count(site, assignment):
-        splices = [*map(draft.deletion, tests), draft.deletion(assignment)]
+        splices = [*map(source.deletion, tests), source.deletion(assignment)]
         yield from site.propose_edit(FAMILY, _DROP_COUNTS_TITLE, splices, [node.test for node in tests])

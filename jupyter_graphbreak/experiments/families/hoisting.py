@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_outside
-from jupyter_graphbreak.experiments.families.drafting import fresh_name
-from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.families.crossing import conditions_before, conditions_on_result, conditions_outside
+from jupyter_graphbreak.experiments.families.parsed_source import fresh_name
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
@@ -17,13 +16,13 @@ from jupyter_graphbreak.experiments.families.site import (
     parameters_of,
     site_of,
 )
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import RETURN, entry_function, propose_wrapping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
-    from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
+    from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice
+    from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "hoisting"
@@ -34,7 +33,7 @@ TIME_DEPENDENT_FUNCTIONS = {
 #: Statements after which the rest of a function may not run.
 _EXITS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
 #: Functions of :mod:`random` and ``numpy.random`` that create a generator, or get or set its state.
-_NOT_DRAWS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
+_NON_DRAWING_CALLS = {"Generator", "Random", "RandomState", "default_rng", "get_state", "seed", "set_state", "setstate"}
 #: Context managers that usually change no value.
 _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
@@ -45,7 +44,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     function = site.function if site is not None else None
     if site is None or function is None:
         return
-    block = site.draft.enclosing_node(site.node, ast.With)
+    block = site.source.enclosing_node(site.node, ast.With)
     if block is not None and block is not site.node and not any(site.node in ast.walk(item) for item in block.items):
         block = None
     entry = entry_function(problem, site)
@@ -71,16 +70,11 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
     for statement in function.body:
         for draw in _draws_of(statement):
             read_names = names_read(draw)
-            if read_names & unknown_names or is_protected(site.draft, draw):
+            if read_names & unknown_names or is_protected(site.source, draw):
                 continue
-            target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is draw else None
-            if isinstance(target, ast.Name) and target.id not in parameters_of(function):
-                name, splice = target.id, site.draft.deletion(statement)
-            else:
-                name = fresh_name(site.draft, "drawn", given_names)
-                splice = site.draft.replacement(draw, name)
+            name, splice = _name_for(site, function, statement, draw, fresh_name(site.source, "drawn", given_names))
             given_names.append(name)
-            lines.append(f"{name} = {site.draft.text_of(draw)}")
+            lines.append(f"{name} = {site.source.text_of(draw)}")
             splices.append(splice)
             draws.append(draw)
         unknown_names |= names_bound(statement) - set(given_names)
@@ -90,15 +84,22 @@ def _propose_draws_before_call(site: Site, function: FunctionNode) -> Iterator[P
     is_at_draw = any(site.node in ast.walk(draw) or draw in ast.walk(site.node) for draw in draws)
     if not names_at_break and not is_at_draw:
         return
-    yield from _propose_wrapping(
-        site,
-        function,
-        ", ".join(given_names),
-        lambda inner: [*lines, f"return {inner}"],
-        splices,
-        "Draw the random numbers before the call",
-        conditions_before(site, function, draws),
+    title, conditions = "Draw the random numbers before the call", conditions_before(site, function, draws)
+    yield from propose_wrapping(
+        FAMILY, title, site, function, ", ".join(given_names), [*lines, RETURN], splices, conditions
     )
+
+
+def _name_for(
+    site: Site, function: FunctionNode, statement: ast.stmt, value: ast.expr, new_name: str
+) -> tuple[str, Splice]:
+    """Return the name that a value gets before the call, and the splice that makes the function use the name."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(target)]) if statement.value is value and target not in parameters_of(
+            function
+        ):
+            return target, site.source.deletion(statement)
+    return new_name, site.source.replacement(value, new_name)
 
 
 def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
@@ -117,16 +118,16 @@ def _draws_of(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def _is_draw(node: ast.AST) -> bool:
     name = dotted_name(node.func) if isinstance(node, ast.Call) else ""
-    return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NOT_DRAWS
+    return name.startswith(("random.", "np.random.", "numpy.random.")) and called_name(node) not in _NON_DRAWING_CALLS
 
 
 def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    call = site.draft.enclosing_node(site.node, ast.Call)
+    call = site.source.enclosing_node(site.node, ast.Call)
     uses_result = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
     if call is None or site.statement not in function.body or not uses_result:
         return
     earlier_statements = function.body[: function.body.index(site.statement)]
-    if is_protected(site.draft, call) or any(
+    if is_protected(site.source, call) or any(
         isinstance(node_before, _EXITS) for part in earlier_statements for node_before in ast.walk(part)
     ):
         return
@@ -135,43 +136,21 @@ def _propose_before_call(site: Site, function: FunctionNode) -> Iterator[Proposa
     local_names = names_bound(function) | parameters_of(function)
     if names_read(call) & local_names or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
         return
-    name, splice = fresh_name(site.draft, "given"), None
-    if isinstance(site.statement, ast.Assign) and site.statement.value is call and len(site.statement.targets) == 1:
-        target = site.statement.targets[0]
-        if isinstance(target, ast.Name) and target.id not in parameters_of(function):
-            name, splice = target.id, site.draft.deletion(site.statement)
-    text = site.draft.text_of(call)
-    splices = [splice or site.draft.replacement(call, name)]
-    lines = [f"{name} = {text}"]
-    crossed_conditions = conditions_before(site, function, [call])
+    name, splice = _name_for(site, function, site.statement, call, fresh_name(site.source, "given"))
+    lines = [f"{name} = {site.source.text_of(call)}", RETURN]
     title = f"Run `{dotted_name(call.func)}()` before the call"
-    yield from _propose_wrapping(
-        site, function, name, lambda inner: [*lines, f"return {inner}"], splices, title, crossed_conditions
-    )
-
-
-def _propose_wrapping(
-    site: Site,
-    function: FunctionNode,
-    extra_parameters: str | None,
-    make_body: Callable[[str], list[str]],
-    splices: Sequence[Splice | None],
-    title: str,
-    conditions: tuple[Condition, ...],
-) -> Iterator[Proposal]:
-    texts = wrap_function(site, function, extra_parameters, make_body, splices)
-    if texts is not None:
-        yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_inner_function=True)
+    conditions = (*conditions_before(site, function, [call]), *conditions_on_result(site, function, call))
+    yield from propose_wrapping(FAMILY, title, site, function, name, lines, [splice], conditions)
 
 
 def _body_lines(site: Site, block: ast.With) -> list[str] | None:
-    draft = site.draft
+    source = site.source
     simple_statements = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass)
     if any(item.optional_vars is not None for item in block.items) or not all(
         isinstance(statement, simple_statements) for statement in block.body
     ):
         return None
-    return [draft.text_of(node) for node in block.body]
+    return [source.text_of(node) for node in block.body]
 
 
 def _propose_without_block(site: Site, block: ast.With) -> Iterator[Proposal]:
@@ -179,18 +158,16 @@ def _propose_without_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     names = {called_name(node) for node in contexts}
     lines = _body_lines(site, block)
     if lines is not None and names <= _HARMLESS_CONTEXTS:
-        splice = site.draft.statement_replacement(block, lines)
+        splice = site.source.statement_replacement(block, lines)
         yield from site.propose_edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
 
 
 def _propose_outer_context(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
     lines = _body_lines(site, block)
     local_names = names_bound(function)
-    items = [site.draft.text_of(item.context_expr) for item in block.items]
+    items = [site.source.text_of(item.context_expr) for item in block.items]
     if lines is None or any(names_read(item) & local_names for item in block.items):
         return
-    yield from _propose_wrapping(
-        site, function, None, lambda inner: [f"with {', '.join(items)}:", f"    return {inner}"],
-        [site.draft.statement_replacement(block, lines)], "Enter the context around the call",
-        conditions_outside(site, function, block),
-    )  # fmt: skip
+    title, outer_lines = "Enter the context around the call", [f"with {', '.join(items)}:", f"    {RETURN}"]
+    splices, conditions = [site.source.statement_replacement(block, lines)], conditions_outside(site, function, block)
+    yield from propose_wrapping(FAMILY, title, site, function, None, outer_lines, splices, conditions)

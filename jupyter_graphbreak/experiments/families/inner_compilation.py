@@ -8,24 +8,24 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, first_line, fresh_name
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice, first_line, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
     compile_options,
     dotted_name,
-    draft_of,
     has_constant_options,
     is_torch_compile,
     name_of_torch,
     names_read,
+    parse_source,
 )
 from jupyter_graphbreak.report.remedies import INNER_FAMILY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
     from jupyter_graphbreak.experiments.families.proposal import InnerCall
 
 #: A path that can be written as an expression: names, attributes and indices.
@@ -71,8 +71,12 @@ def propose_inner_compilation(
     ``operation_share`` of the entry's forward operations; ``has_all_layers`` tells whether they run all of its layers
     with parameters. The proposal must not assign the taken names at the top level.
     """
-    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken_names)) is not None}
-    writer = _InnerCompilationWriter(drafts, entry)
+    sources = {
+        source_id: source
+        for source_id, text in texts.items()
+        if (source := parse_source(text, taken_names)) is not None
+    }
+    writer = _InnerCompilationWriter(sources, entry)
     names = [writer.add(call, files) for call in calls]
     if not writer.is_possible or not names:
         return None
@@ -85,7 +89,7 @@ def propose_inner_compilation(
     subject, runs, performs = ("they", "run", "do") if is_plural else ("it", "runs", "does")
     layers_text = f"{runs} all layers and " if has_all_layers and operation_share < _SMALL_SHARE else ""
     share_text = f"{subject} {layers_text}{performs} {round(100 * operation_share)}% of the forward operations"
-    is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
+    is_copied = any(_SHALLOW_COPIES.search(source.text) for source in sources.values())
     copied_method = next((call.method for call in calls if call.method), "") if is_copied else ""
     assumptions = (
         (f"a shallow copy that is made later calls `{copied_method}` of the original",) if copied_method else ()
@@ -103,7 +107,7 @@ def propose_inner_compilation(
 class _CompileSite(NamedTuple):
     """A decorator that compiles the entry, or a call to ``torch.compile`` or ``.compile()``, with its target."""
 
-    source: str
+    source_id: str
     node: ast.expr
     target: ast.expr | None
 
@@ -111,18 +115,18 @@ class _CompileSite(NamedTuple):
 class _InnerCompilationWriter:
     """Collects the splices that remove ``torch.compile`` from an entry and compile its parts."""
 
-    def __init__(self, drafts: Mapping[str, Draft], entry: CompiledEntry) -> None:
-        self._drafts = drafts
+    def __init__(self, sources: Mapping[str, ParsedSource], entry: CompiledEntry) -> None:
+        self._sources = sources
         self._entry = entry
         self._splices: dict[str, list[Splice | None]] = {}
         self._deleted_statements: list[ast.stmt] = []
-        self._compile_sites = list(_compile_sites(drafts, entry))
-        options = {compile_options(drafts[site.source], site.node) for site in self._compile_sites}
+        self._compile_sites = list(_compile_sites(sources, entry))
+        options = {compile_options(sources[site.source_id], site.node) for site in self._compile_sites}
         self._options = next(iter(options), "")
-        order = [*(site.source for site in self._compile_sites), *drafts]
-        self._torch_name = next(filter(None, (name_of_torch(drafts[source]) for source in order)), "torch")
+        order = [*(site.source_id for site in self._compile_sites), *sources]
+        self._torch_name = next(filter(None, (name_of_torch(sources[source_id]) for source_id in order)), "torch")
         may_compile_elsewhere = not self._compile_sites and any(
-            _COMPILE_CALL.search(draft.text) for draft in drafts.values()
+            _COMPILE_CALL.search(source.text) for source in sources.values()
         )
         self.is_possible = (
             len(options) <= 1
@@ -135,30 +139,30 @@ class _InnerCompilationWriter:
     def texts(self) -> dict[str, str] | None:
         """Return the new source texts, by source id; ``None`` if one cannot be written."""
         new_texts: dict[str, str] = {}
-        for source, splices in self._splices.items():
-            text = self._drafts[source].apply_splices(splices)
+        for source_id, splices in self._splices.items():
+            text = self._sources[source_id].apply_splices(splices)
             if text is None:
                 return None
-            new_texts[source] = text
+            new_texts[source_id] = text
         return new_texts
 
     def _remove_compilation(self, site: _CompileSite) -> None:
-        draft = self._drafts[site.source]
+        source = self._sources[site.source_id]
         if site.target is None:
             self._add_splice(
-                site.source, draft.line_deletion(site.node.lineno, site.node.end_lineno or site.node.lineno)
+                site.source_id, source.line_deletion(site.node.lineno, site.node.end_lineno or site.node.lineno)
             )
             return
-        statement = draft.enclosing_node(site.node, ast.stmt)
+        statement = source.enclosing_node(site.node, ast.stmt)
         is_call_of_method = isinstance(statement, ast.Expr) and statement.value is site.node
         is_same_name = isinstance(statement, ast.Assign) and [dotted_name(part) for part in statement.targets] == [
             dotted_name(site.target)
         ]
         if statement is not None and (is_call_of_method or is_same_name):
             self._deleted_statements.append(statement)
-            self._add_splice(site.source, draft.deletion(statement))
+            self._add_splice(site.source_id, source.deletion(statement))
         else:
-            self._add_splice(site.source, draft.replacement(site.node, draft.text_of(site.target)))
+            self._add_splice(site.source_id, source.replacement(site.node, source.text_of(site.target)))
 
     def add(self, call: InnerCall, files: Mapping[str, str]) -> str:
         """Add the code that compiles an inner call, and return the call's name for the title."""
@@ -184,7 +188,7 @@ class _InnerCompilationWriter:
         block = next(
             possible_name
             for possible_name in possible_names
-            if all(fresh_name(draft, possible_name) == possible_name for draft in self._drafts.values())
+            if all(fresh_name(source, possible_name) == possible_name for source in self._sources.values())
         )
         # The part of each item of the list: "net.steps[0].hyper" has the list "net.steps" and the part ".hyper".
         parts = {(head, tail.partition("]")[2]) for head, _, tail in (item.rpartition("[") for item in expressions)}
@@ -223,12 +227,12 @@ class _InnerCompilationWriter:
         return f"{expression}.{call.method} = {compile_call}.__get__({expression})"
 
     def _decorate(self, call: InnerCall, files: Mapping[str, str]) -> None:
-        for source, draft in self._drafts.items():
-            for node in draft.tree.body:
-                if isinstance(node, FunctionNode) and node.name == call.name and files.get(source) == call.filename:
-                    torch_name = name_of_torch(draft) or "torch"
-                    start = draft.line_start(first_line(node))
-                    self._add_splice(source, Splice(start, start, f"@{torch_name}.compile{self._options}\n"))
+        for source_id, source in self._sources.items():
+            for node in source.tree.body:
+                if isinstance(node, FunctionNode) and node.name == call.name and files.get(source_id) == call.filename:
+                    torch_name = name_of_torch(source) or "torch"
+                    start = source.line_start(first_line(node))
+                    self._add_splice(source_id, Splice(start, start, f"@{torch_name}.compile{self._options}\n"))
                     return
         self.is_possible = False
 
@@ -254,11 +258,11 @@ class _InnerCompilationWriter:
         if any(owners):
             return owners[0] if len(set(owners)) == 1 and len(new_modules) <= 1 else None
         class_name = self._entry.owner or self._entry.name
-        names = [name for draft in self._drafts.values() for name in _names_at_top_level(draft, class_name)]
+        names = [name for source in self._sources.values() for name in _names_at_top_level(source, class_name)]
         creations = [
             node
-            for draft in self._drafts.values()
-            for node in ast.walk(draft.tree)
+            for source in self._sources.values()
+            for node in ast.walk(source.tree)
             if isinstance(node, ast.Call) and called_name(node) == class_name
         ]
         return names[0] if len(names) == len(creations) == 1 else None
@@ -270,19 +274,19 @@ class _InnerCompilationWriter:
             target = target.value
         if target is not None and _PATH_PATTERN.fullmatch(dotted_name(target)):
             return dotted_name(target)
-        statement = self._drafts[site.source].enclosing_node(site.node, ast.stmt)
+        statement = self._sources[site.source_id].enclosing_node(site.node, ast.stmt)
         is_assigned = isinstance(statement, ast.Assign) and statement.value is site.node
-        return _assigned_name(self._drafts[site.source], site.node) or None if is_assigned else None
+        return _assigned_name(self._sources[site.source_id], site.node) or None if is_assigned else None
 
     def _argument_for(self, parameter: str) -> str | None:
         """Return the expression that the top level passes for a parameter of the entry; ``None`` if it is not known."""
         index = self._entry.parameters.index(parameter)
-        nodes = [(self._drafts[site.source], site.node) for site in self._compile_sites]
-        names = {self._entry.name, *(_assigned_name(draft, node) for draft, node in nodes)}
+        nodes = [(self._sources[site.source_id], site.node) for site in self._compile_sites]
+        names = {self._entry.name, *(_assigned_name(source, node) for source, node in nodes)}
         compiled_nodes = [site.node for site in self._compile_sites]
-        for draft in self._drafts.values():
-            for node in ast.walk(draft.tree):
-                if not isinstance(node, ast.Call) or draft.enclosing_function(node):
+        for source in self._sources.values():
+            for node in ast.walk(source.tree):
+                if not isinstance(node, ast.Call) or source.enclosing_function(node):
                     continue
                 if node.func not in compiled_nodes and dotted_name(node.func) not in names:
                     continue
@@ -301,62 +305,65 @@ class _InnerCompilationWriter:
         """
         root = expression.partition(".")[0].partition("[")[0]
         sites = [
-            (site.source, self._drafts[site.source].enclosing_node(site.node, ast.stmt)) for site in self._compile_sites
+            (site.source_id, self._sources[site.source_id].enclosing_node(site.node, ast.stmt))
+            for site in self._compile_sites
         ]
-        statements = [(source, statement) for source, statement in sites if statement is not None]
-        at_top_level = [place for place in statements if _is_at_top_level(self._drafts[place[0]], place[1])]
+        statements = [(source_id, statement) for source_id, statement in sites if statement is not None]
+        at_top_level = [place for place in statements if _is_at_top_level(self._sources[place[0]], place[1])]
         bindings = [
-            (source, node)
-            for source, draft in self._drafts.items()
-            for node in ast.walk(draft.tree)
+            (source_id, node)
+            for source_id, source in self._sources.items()
+            for node in ast.walk(source.tree)
             if isinstance(node, ast.stmt) and node not in self._deleted_statements and _binds(node, root)
-            if _is_at_top_level(draft, node)
+            if _is_at_top_level(source, node)
         ]
         target = next(iter(at_top_level), None) or (None if statements and bindings else self._first_use(root))
-        order = list(self._drafts)
+        order = list(self._sources)
         last_binding = max(bindings, key=lambda binding: (order.index(binding[0]), binding[1].lineno), default=None)
         if target is not None and (
             last_binding is None or last_binding[0] != target[0] or last_binding[1].lineno < target[1].lineno
         ):
-            source, statement = target
-            insertion = self._drafts[source].insertion_before(statement, lines)
+            source_id, statement = target
+            insertion = self._sources[source_id].insertion_before(statement, lines)
         elif last_binding is not None:
-            source, statement = last_binding
-            draft = self._drafts[source]
-            end, indent = draft.line_end(statement.end_lineno or statement.lineno), draft.indent_of(statement)
+            source_id, statement = last_binding
+            source = self._sources[source_id]
+            end, indent = source.line_end(statement.end_lineno or statement.lineno), source.indent_of(statement)
             text = "".join(f"\n{indent}{line}" for line in lines)
             insertion = Splice(end, end, text) if indent is not None else None
         else:
             self.is_possible = False
             return
-        self._add_splice(source, insertion)
+        self._add_splice(source_id, insertion)
 
     def _first_use(self, name: str) -> tuple[str, ast.stmt] | None:
         """Return the first statement at the top level that uses a name, with its source; ``None`` if there is none."""
-        for source, draft in self._drafts.items():
-            for statement in draft.tree.body:
+        for source_id, source in self._sources.items():
+            for statement in source.tree.body:
                 if not isinstance(statement, FunctionNode | ast.ClassDef) and name in names_read(statement):
-                    return source, statement
+                    return source_id, statement
         return None
 
-    def _add_splice(self, source: str, splice: Splice | None) -> None:
-        self._splices.setdefault(source, []).append(splice)
+    def _add_splice(self, source_id: str, splice: Splice | None) -> None:
+        self._splices.setdefault(source_id, []).append(splice)
 
 
-def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_CompileSite]:
+def _compile_sites(sources: Mapping[str, ParsedSource], entry: CompiledEntry) -> Iterator[_CompileSite]:
     """Yield the decorators and calls that compile an entry."""
     functions = {
-        node.name for draft in drafts.values() for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)
+        node.name for source in sources.values() for node in ast.walk(source.tree) if isinstance(node, FunctionNode)
     }
-    created_names = {name for draft in drafts.values() for name in _names_of_objects(draft, entry.owner or entry.name)}
-    for source, draft in drafts.items():
-        torch_name = name_of_torch(draft) or "torch"
-        for node in ast.walk(draft.tree):
+    created_names = {
+        name for source in sources.values() for name in _names_of_objects(source, entry.owner or entry.name)
+    }
+    for source_id, source in sources.items():
+        torch_name = name_of_torch(source) or "torch"
+        for node in ast.walk(source.tree):
             if isinstance(node, FunctionNode) and not entry.is_module and node.name == entry.name:
-                owner = next(draft.ancestors(node), None)
+                owner = next(source.ancestors(node), None)
                 if (owner.name if isinstance(owner, ast.ClassDef) else "") == entry.owner:
                     yield from (
-                        _CompileSite(source, part, None)
+                        _CompileSite(source_id, part, None)
                         for part in node.decorator_list
                         if is_torch_compile(part, torch_name)
                     )
@@ -368,9 +375,9 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
                 continue
             if dotted_name(node.func.value) != torch_name:
                 if entry.is_module and dotted_name(node.func.value) in created_names:
-                    yield _CompileSite(source, node, node.func.value)
+                    yield _CompileSite(source_id, node, node.func.value)
             elif node.args and _is_entry(node.args[0], entry, functions, created_names):
-                yield _CompileSite(source, node, node.args[0])
+                yield _CompileSite(source_id, node, node.args[0])
 
 
 def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created_names: set[str]) -> bool:
@@ -385,24 +392,26 @@ def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], creat
     return name in created_names if created_names else name.rpartition(".")[2] not in functions
 
 
-def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
+def _names_of_objects(source: ParsedSource, class_name: str) -> Iterator[str]:
     """Yield the names to which a source assigns objects of a class."""
-    for node in ast.walk(draft.tree):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(part, ast.Call) and called_name(part) == class_name for part in ast.walk(node.value)
-        ):
-            yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
+    return _paths_assigned(source, lambda node: any(called_name(part) == class_name for part in ast.walk(node.value)))
 
 
-def _names_at_top_level(draft: Draft, class_name: str) -> Iterator[str]:
+def _names_at_top_level(source: ParsedSource, class_name: str) -> Iterator[str]:
     """Yield the names to which statements outside functions and loops assign one object of a class each."""
-    for node in ast.walk(draft.tree):
-        if (
-            isinstance(node, ast.Assign)
-            and _creates_object(node.value, class_name)
-            and not any(isinstance(part, FunctionNode | ast.For | ast.While) for part in draft.ancestors(node))
-        ):
-            yield from (dotted_name(target) for target in node.targets if _PATH_PATTERN.fullmatch(dotted_name(target)))
+    return _paths_assigned(
+        source,
+        lambda node: (
+            _creates_object(node.value, class_name)
+            and not any(isinstance(part, FunctionNode | ast.For | ast.While) for part in source.ancestors(node))
+        ),
+    )
+
+
+def _paths_assigned(source: ParsedSource, is_object: Callable[[ast.Assign], bool]) -> Iterator[str]:
+    assignments = (node for node in ast.walk(source.tree) if isinstance(node, ast.Assign) and is_object(node))
+    names = (dotted_name(target) for node in assignments for target in node.targets)
+    return filter(_PATH_PATTERN.fullmatch, names)
 
 
 def _creates_object(value: ast.expr, class_name: str) -> bool:
@@ -418,18 +427,15 @@ def _creates_object(value: ast.expr, class_name: str) -> bool:
 
 
 def _join_path(expression: str, path: str) -> str | None:
-    """Return the expression for a path in an object, given the object's expression, with module numbers as indices.
-
-    The result is ``None`` if the path cannot be written as an expression.
-    """
+    """Return the expression for a path in an object, with module numbers as indices; ``None`` if there is none."""
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{path.lstrip('.')}" if path and path[0] not in ".[" else path)
     joined_expression = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
     return joined_expression if _PATH_PATTERN.fullmatch(joined_expression) else None
 
 
-def _is_at_top_level(draft: Draft, node: ast.AST) -> bool:
+def _is_at_top_level(source: ParsedSource, node: ast.AST) -> bool:
     """Return whether a statement is outside functions and classes."""
-    return not any(isinstance(outer, FunctionNode | ast.ClassDef) for outer in draft.ancestors(node))
+    return not any(isinstance(outer, FunctionNode | ast.ClassDef) for outer in source.ancestors(node))
 
 
 def _binds(node: ast.AST, name: str) -> bool:
@@ -438,8 +444,8 @@ def _binds(node: ast.AST, name: str) -> bool:
     return any(isinstance(part, ast.Name) and part.id == name for target in targets for part in ast.walk(target))
 
 
-def _assigned_name(draft: Draft, node: ast.expr) -> str:
+def _assigned_name(source: ParsedSource, node: ast.expr) -> str:
     """Return the name to which the result of an expression is assigned; empty if there is none."""
-    statement = draft.enclosing_node(node, ast.stmt)
+    statement = source.enclosing_node(node, ast.stmt)
     has_name = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
     return statement.targets[0].id if has_name else ""  # type: ignore[union-attr]

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.families.branch_values import (
     parenthesize_lines,
 )
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
-from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
+from jupyter_graphbreak.experiments.families.parsed_source import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     indentation_step,
@@ -31,7 +31,7 @@ from jupyter_graphbreak.experiments.families.site import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource, Splice
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -59,15 +59,15 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None or site.function is None:
         return
-    loop = site.draft.enclosing_node(site.node, ast.While)
+    loop = site.source.enclosing_node(site.node, ast.While)
     if loop is not None and (loop is site.node or site.node in ast.walk(loop.test)):
         yield from _propose_for_bounded_while(site, loop)
         yield from _propose_while_loop(site, loop)
         return
-    if_statement = site.draft.enclosing_node(site.node, ast.If)
+    if_statement = site.source.enclosing_node(site.node, ast.If)
     if if_statement is None or not (if_statement is site.node or site.node in ast.walk(if_statement.test)):
         return
-    outer = next(iter(site.draft.ancestors(if_statement)))
+    outer = next(iter(site.source.ancestors(if_statement)))
     if isinstance(outer, ast.For | ast.While) and if_statement in outer.body:
         yield from _propose_for_if(site, outer, if_statement)
 
@@ -88,8 +88,8 @@ class _LoopExit:
 
 
 def _propose_for_if(site: Site, loop: ast.For | ast.While, if_statement: ast.If) -> Iterator[Proposal]:
-    draft = site.draft
-    condition = tensor_condition(draft, if_statement.test, site.torch_name)
+    source = site.source
+    condition = tensor_condition(source, if_statement.test, site.torch_name)
     index = loop.body.index(if_statement)
     last_statement = if_statement.body[-1]
     if condition is None or if_statement.orelse or not _ends_without_exit(loop):
@@ -111,11 +111,8 @@ def _propose_run_to_end(
     exit_statements: Sequence[ast.stmt],
     further_splices: Sequence[Splice | None] = (),
 ) -> Iterator[Proposal]:
-    """Yield changes that run a loop to its end, after which its counter is a tensor or, in a second change, a number.
-
-    The parameters are those of :func:`_splices_to_run_to_end`.
-    """
-    counter = _counter_to_keep(site.draft, exit_.loop)
+    """Yield changes that run a loop to its end; its counter then is a tensor or, in a second change, a number."""
+    counter = _counter_to_keep(site.source, exit_.loop)
     variants = {_RUN_TO_END_TITLE: False} | ({_INTEGER_COUNT_TITLE: True} if counter is not None else {})
     for title, keeps_number in variants.items():
         splices = _splices_to_run_to_end(site, exit_, if_statement, exit_statements, keeps_number=keeps_number)
@@ -130,7 +127,7 @@ def _propose_run_to_end(
 def _assumptions_of_exit(site: Site, exit_: _LoopExit) -> list[str]:
     loop = exit_.loop
     return [
-        *assumptions_of(site.draft, [exit_.test], loop.body),
+        *assumptions_of(site.source, [exit_.test], loop.body),
         *_assumptions_about_items(site, loop),
         *_assumptions_about_first_exit(site, exit_),
     ]
@@ -154,7 +151,7 @@ def _counters(loop: ast.While) -> set[str]:
 
 def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
     """Yield a change that runs ``while count < limit and tensor`` as often as the Python part of the test allows."""
-    draft, test = site.draft, loop.test
+    source, test = site.source, loop.test
     counters = _counters(loop)
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And) or not counters:
         return
@@ -162,11 +159,11 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
     other_tests = [node for node in test.values if node not in counting_tests]
     if len(counting_tests) != 1 or not isinstance(counting_tests[0], ast.Compare) or len(other_tests) != 1:
         return
-    continue_condition = tensor_condition(draft, other_tests[0], site.torch_name)
+    continue_condition = tensor_condition(source, other_tests[0], site.torch_name)
     if continue_condition is None or is_host_test(other_tests[0]):
         return
     exit_ = _LoopExit(loop, [], loop.body, other_tests[0], f"{site.torch_name}.logical_not({continue_condition})")
-    remaining_test = draft.replacement(test, draft.text_of(counting_tests[0]))
+    remaining_test = source.replacement(test, source.text_of(counting_tests[0]))
     yield from _propose_run_to_end(site, exit_, None, [], [remaining_test])
 
 
@@ -181,7 +178,7 @@ def _assumptions_about_items(site: Site, loop: ast.For | ast.While) -> Iterator[
             continue
         owners = names_read(node.value) & local_names - counters - {"self"}
         if owners - names_read(limit) and counters & names_read(node.slice):
-            text = site.draft.text_of(node)
+            text = site.source.text_of(node)
             yield f"it assumes that {text}, which the early exit protects, exists in every iteration"
 
 
@@ -191,9 +188,9 @@ def _assumptions_about_first_exit(site: Site, exit_: _LoopExit) -> Iterator[str]
     ``torch.where`` returns a new tensor even if the loop exits before it assigns to a name for the first time. Few
     inputs make a loop exit so early, so trials may not show the difference.
     """
-    draft, loop = site.draft, exit_.loop
+    source, loop = site.source, exit_.loop
     set_only_after_exit = _assigned_names(exit_.statements_after) - _assigned_names(exit_.statements_before)
-    scope: ast.AST = draft.enclosing_function(loop) or draft.tree
+    scope: ast.AST = source.enclosing_function(loop) or source.tree
     nodes_of_loop = set(ast.walk(loop)) - {
         node for part in ast.walk(loop) if isinstance(part, ast.Return) for node in ast.walk(part)
     }
@@ -201,15 +198,15 @@ def _assumptions_about_first_exit(site: Site, exit_: _LoopExit) -> Iterator[str]
         uses = [
             node
             for node in ast.walk(scope)
-            if isinstance(node, ast.Name) and node.id == name and node not in nodes_of_loop and _may_keep(draft, node)
+            if isinstance(node, ast.Name) and node.id == name and node not in nodes_of_loop and _may_keep(source, node)
         ]
-        value = _value_before(draft, loop, name)
+        value = _value_before(source, loop, name)
         is_shared = (
             value is None
             or not _computes_value(value)
             or any(_position(value) < _position(use) < _position(loop) for use in uses)
         )
-        last_line = _last_line_with_value(draft, loop, name)
+        last_line = _last_line_with_value(source, loop, name)
         if is_shared and any(loop.lineno < use.lineno <= last_line for use in uses):
             yield f"it assumes that the loop never stops before it assigns to {name}, which then is a new tensor"
 
@@ -218,9 +215,9 @@ def _position(node: ast.expr | ast.stmt) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _value_before(draft: Draft, loop: ast.stmt, name: str) -> ast.expr | None:
+def _value_before(source: ParsedSource, loop: ast.stmt, name: str) -> ast.expr | None:
     """Return the value that the block of a loop last gives a name before the loop; ``None`` if it is not evident."""
-    block = draft.block_of(loop)
+    block = source.block_of(loop)
     for statement in reversed(block[: block.index(loop)] if loop in block else []):
         if name in _assigned_names([statement]):
             assignment = _assignment(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
@@ -228,18 +225,18 @@ def _value_before(draft: Draft, loop: ast.stmt, name: str) -> ast.expr | None:
     return None
 
 
-def _last_line_with_value(draft: Draft, loop: ast.stmt, name: str) -> float:
+def _last_line_with_value(source: ParsedSource, loop: ast.stmt, name: str) -> float:
     """Return the last line that may read the value that a loop leaves in a name, before the name gets a new value."""
-    block = draft.block_of(loop)
+    block = source.block_of(loop)
     for statement in block[block.index(loop) + 1 :] if loop in block else []:
         if isinstance(statement, ast.Assign | ast.AnnAssign) and name in _assigned_names([statement]):
             return statement.end_lineno or statement.lineno
     return math.inf
 
 
-def _may_keep(draft: Draft, node: ast.Name) -> bool:
+def _may_keep(source: ParsedSource, node: ast.Name) -> bool:
     """Return whether code may return or store an object, or change it in place, judging by the code around its name."""
-    parent, *outer = itertools.islice(draft.ancestors(node), 2)
+    parent, *outer = itertools.islice(source.ancestors(node), 2)
     match parent:
         case ast.AugAssign(target=target):
             return target is node
@@ -276,13 +273,13 @@ def _splices_to_run_to_end(
     ``if_statement`` exits the loop, after its ``exit_statements``; it is ``None`` if the loop's own test ends the loop.
     ``keeps_number`` tells whether the loop's counter is a number after the loop, and not a tensor.
     """
-    draft, loop, torch_name = site.draft, exit_.loop, site.torch_name
-    counter = _counter_to_keep(draft, loop)
+    source, loop, torch_name = site.source, exit_.loop, site.torch_name
+    counter = _counter_to_keep(source, loop)
     state = _carried_names(site, exit_, exit_statements, restored_counter=counter)
     if state is None:
         return None
-    is_over_name, stops_name = fresh_name(draft, "over"), fresh_name(draft, "stop")
-    saved_names = {name: fresh_name(draft, f"{name}_kept") for name in state}
+    is_over_name, stops_name = fresh_name(source, "over"), fresh_name(source, "stop")
+    saved_names = {name: fresh_name(source, f"{name}_kept") for name in state}
 
     def selections(names: Sequence[str]) -> list[str]:
         return [f"{name} = {torch_name}.where({is_over_name}, {saved_names[name]}, {name})" for name in names]
@@ -295,7 +292,7 @@ def _splices_to_run_to_end(
         f"{is_over_name} = {is_over_name} | ({stops_name} & False)",
         *selections(set_before_exit),
     ]
-    last_name = fresh_name(draft, f"last_{counter}")
+    last_name = fresh_name(source, f"last_{counter}")
     keeping_line = f"{last_name} = {torch_name}.where({is_over_name}, {last_name}, {counter})"
     if counter is not None:
         lines.append(keeping_line)
@@ -303,9 +300,9 @@ def _splices_to_run_to_end(
         assignment = _assignment(statement)
         if assignment is None:
             return None
-        name, value = assignment[0].id, as_argument(draft, assignment[1])
+        name, value = assignment[0].id, as_argument(source, assignment[1])
         if isinstance(statement, ast.AugAssign):
-            value = f"{name} {OPERATOR_SYMBOLS[type(statement.op)]} {as_operand(draft.text_of(statement.value))}"
+            value = f"{name} {OPERATOR_SYMBOLS[type(statement.op)]} {as_operand(source.text_of(statement.value))}"
         lines.append(
             f"{name} = {torch_name}.where({stops_name} & {torch_name}.logical_not({is_over_name}), {value}, {name})"
         )
@@ -314,24 +311,24 @@ def _splices_to_run_to_end(
     is_while = isinstance(loop, ast.While)
     first_count = [f"{last_name} = {counter if is_while else 0}"] if counter is not None else []
     lines_before = [f"{is_over_name} = False", *first_count]
-    splices = [draft.insertion_before(loop, lines_before)]
+    splices = [source.insertion_before(loop, lines_before)]
     if set_before_exit:
         splices.append(
-            draft.insertion_before(loop.body[0], [f"{saved_names[name]} = {name}" for name in set_before_exit])
+            source.insertion_before(loop.body[0], [f"{saved_names[name]} = {name}" for name in set_before_exit])
         )
     if if_statement is not None:
-        splices.append(draft.statement_replacement(if_statement, lines))
+        splices.append(source.statement_replacement(if_statement, lines))
     else:
-        splices.append(draft.insertion_before(loop.body[0], lines))
+        splices.append(source.insertion_before(loop.body[0], lines))
     lines_at_end = selections(set_after_exit)
     if counter is not None:  # the test of a ``while`` needs the number, which the body has changed
         lines_at_end.append(keeping_line if is_while else f"{counter} = {last_name}")
     if lines_at_end:
-        splices.append(draft.insertion_after(loop.body[-1], lines_at_end))
+        splices.append(source.insertion_after(loop.body[-1], lines_at_end))
     if counter is not None and (is_while or keeps_number):
         count = last_name if is_while else counter  # after an empty ``for`` loop, the counter stays unbound
         final_count = f"int({count})" if keeps_number else count
-        splices.append(draft.insertion_after(loop, [f"{counter} = {final_count}"]))
+        splices.append(source.insertion_after(loop, [f"{counter} = {final_count}"]))
     return [*splices, *_out_of_place_splices(site, [*exit_.statements_before, *exit_.statements_after], state)]
 
 
@@ -339,7 +336,7 @@ def _splices_to_return_after_end(
     site: Site, exit_: _LoopExit, if_statement: ast.If, early_return: ast.Return
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and then select its early result; ``None`` if that is impossible."""
-    draft, loop, function = site.draft, exit_.loop, site.function
+    source, loop, function = site.source, exit_.loop, site.function
     final_return = function.body[-1] if function is not None else None
     if (
         function is None
@@ -350,7 +347,7 @@ def _splices_to_return_after_end(
         return None
     returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
     containers = ast.Tuple | ast.List | ast.Dict | ast.Constant
-    if len(returns) != 2 or final_return.value is None or isinstance(final_return.value, containers):  # noqa: PLR2004 - the early one and the final one
+    if len(returns) != 2 or final_return.value is None or isinstance(final_return.value, containers):  # noqa: PLR2004 - one return is early, one final
         return None
     if (
         isinstance(early_return.value, containers)
@@ -358,8 +355,8 @@ def _splices_to_return_after_end(
         or not _is_pure(early_return.value)
     ):
         return None
-    is_over_name, stops_name, early_name = (fresh_name(draft, name) for name in ("over", "stop", "early"))
-    torch_name, value = site.torch_name, as_argument(draft, early_return.value)
+    is_over_name, stops_name, early_name = (fresh_name(source, name) for name in ("over", "stop", "early"))
+    torch_name, value = site.torch_name, as_argument(source, early_return.value)
     lines = [
         f"{stops_name} = {parenthesize_lines(exit_.condition)}",
         (
@@ -369,31 +366,31 @@ def _splices_to_return_after_end(
         f"{is_over_name} = {is_over_name} | {stops_name}",
     ]
     return [
-        draft.insertion_before(loop, [f"{is_over_name}, {early_name} = False, None"]),
-        draft.statement_replacement(if_statement, lines),
-        draft.replacement(
+        source.insertion_before(loop, [f"{is_over_name}, {early_name} = False, None"]),
+        source.statement_replacement(if_statement, lines),
+        source.replacement(
             final_return.value,
-            f"{torch_name}.where({is_over_name}, {early_name}, {as_argument(draft, final_return.value)})",
+            f"{torch_name}.where({is_over_name}, {early_name}, {as_argument(source, final_return.value)})",
         ),
     ]
 
 
 def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
-    draft = site.draft
-    condition = tensor_condition(draft, loop.test, site.torch_name)
+    source = site.source
+    condition = tensor_condition(source, loop.test, site.torch_name)
     if (
         condition is None
         or loop.orelse
         or not all(map(_only_assigns_names, loop.body))
-        or not draft.has_own_lines(loop)
+        or not source.has_own_lines(loop)
     ):
         return
-    state = sorted(name for name in _assigned_names(loop.body) if is_bound_before(draft, loop, name))
-    if not state or (_assigned_names(loop.body) - set(state)) & names_read_after(draft, loop):
+    state = sorted(name for name in _assigned_names(loop.body) if is_bound_before(source, loop, name))
+    if not state or (_assigned_names(loop.body) - set(state)) & names_read_after(source, loop):
         return
-    condition_function, body_function = fresh_name(draft, "cond_fn"), fresh_name(draft, "body_fn")
-    step = indentation_step(draft, loop)
-    body = [_out_of_place_text(site, node, set(state)) or draft.text_of(node) for node in loop.body]
+    condition_function, body_function = fresh_name(source, "cond_fn"), fresh_name(source, "body_fn")
+    step = indentation_step(source, loop)
+    body = [_out_of_place_text(site, node, set(state)) or source.text_of(node) for node in loop.body]
     # The body must not return one of its inputs.
     results = [name if _is_new_tensor(loop.body, name) else f"{name}.clone()" for name in state]
     comma = "," if len(state) == 1 else ""
@@ -406,8 +403,8 @@ def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
         f"{step}return {', '.join(results)}{comma}",
         f"{names}{comma} = {site.torch_name}.while_loop({condition_function}, {body_function}, ({names}{comma}))",
     ]
-    splice = draft.statement_replacement(loop, lines)
-    yield from site.propose_edit(FAMILY, _WHILE_LOOP_TITLE, [splice], [loop.test], assumptions_of(draft, [loop.test]))
+    splice = source.statement_replacement(loop, lines)
+    yield from site.propose_edit(FAMILY, _WHILE_LOOP_TITLE, [splice], [loop.test], assumptions_of(source, [loop.test]))
 
 
 def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
@@ -415,7 +412,7 @@ def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
     return bool(assigned_values) and not isinstance(assigned_values[-1], ast.Name | ast.Attribute | ast.Subscript)
 
 
-def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
+def _counter_to_keep(source: ParsedSource, loop: ast.For | ast.While) -> str | None:
     """Return the counter of ``for i in range(n)`` or ``while i < n`` if code after the loop reads it; else ``None``."""
     match loop:
         case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
@@ -424,24 +421,21 @@ def _counter_to_keep(draft: Draft, loop: ast.For | ast.While) -> str | None:
             counters = _counters(loop)
         case _:
             return None
-    return min(counters & names_read_after(draft, loop), default=None)
+    return min(counters & names_read_after(source, loop), default=None)
 
 
 def _carried_names(
     site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt], *, restored_counter: str | None = None
 ) -> list[str] | None:
-    """Return the names whose values pass between iterations; ``None`` if further iterations may change a result.
-
-    ``restored_counter`` is a counter of the loop that code after the loop may read.
-    """
-    draft, loop = site.draft, exit_.loop
+    """Return the names whose values pass between iterations; ``None`` if further iterations may change a result."""
+    source, loop = site.source, exit_.loop
     statements = [*exit_.statements_before, *exit_.statements_after, *exit_statements]
     if loop.orelse or not all(map(_only_assigns_names, statements)) or not _is_pure(exit_.test):
         return None
     counters = _counters(loop) if isinstance(loop, ast.While) else names_bound(loop.target)
-    read_after_loop = names_read_after(draft, loop) - {restored_counter}
+    read_after_loop = names_read_after(source, loop) - {restored_counter}
     assigned_names = _assigned_names(statements)
-    names_of_iteration = {name for name in assigned_names - counters if not is_bound_before(draft, loop, name)}
+    names_of_iteration = {name for name in assigned_names - counters if not is_bound_before(source, loop, name)}
     if (
         (names_of_iteration | counters) & read_after_loop
         or counters & _assigned_names(exit_statements)
@@ -497,9 +491,9 @@ def _only_assigns_names(statement: ast.stmt) -> bool:
 
 
 def _is_pure(value: ast.expr) -> bool:
-    in_place = (isinstance(node, ast.Attribute) and re.search(r"[^_]_$", node.attr) for node in ast.walk(value))
+    in_place_calls = (isinstance(node, ast.Attribute) and re.search(r"[^_]_$", node.attr) for node in ast.walk(value))
     # An additional iteration would draw random numbers that the program does not draw.
-    return has_no_side_effects(value) and not any(in_place) and not RANDOM_OPERATIONS.search(ast.unparse(value))
+    return has_no_side_effects(value) and not any(in_place_calls) and not RANDOM_OPERATIONS.search(ast.unparse(value))
 
 
 def _out_of_place_splices(site: Site, statements: Sequence[ast.stmt], state: Sequence[str]) -> Iterator[Splice | None]:
@@ -507,7 +501,7 @@ def _out_of_place_splices(site: Site, statements: Sequence[ast.stmt], state: Seq
     for statement in statements:
         text = _out_of_place_text(site, statement, set(state))
         if text is not None:
-            yield site.draft.replacement(statement, text)
+            yield site.source.replacement(statement, text)
 
 
 def _out_of_place_text(site: Site, statement: ast.stmt, state: set[str]) -> str | None:
@@ -515,5 +509,5 @@ def _out_of_place_text(site: Site, statement: ast.stmt, state: set[str]) -> str 
         return None
     name = statement.target.id
     operator_symbol = OPERATOR_SYMBOLS[type(statement.op)]
-    value = as_operand(site.draft.text_of(statement.value))
+    value = as_operand(site.source.text_of(statement.value))
     return f"{name} = {name} {operator_symbol} {value}" if name in state else None

@@ -6,25 +6,26 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, first_line, fresh_name
 from jupyter_graphbreak.experiments.families.hoisting import TIME_DEPENDENT_FUNCTIONS
+from jupyter_graphbreak.experiments.families.parsed_source import first_line, fresh_name
+from jupyter_graphbreak.experiments.families.proposal import MAX_TITLE_EXPRESSION_LENGTH
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
     dotted_name,
-    draft_of,
     name_bound_by,
     names_bound,
     names_read,
+    parse_source,
     torch_name_and_imports,
 )
-from jupyter_graphbreak.experiments.families.wrapping import wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import RETURN, inner_name, wrap_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource, Splice
 
 #: Expressions that are computed from their parts alone.
 _COMPOSITE_EXPRESSIONS = (
@@ -42,8 +43,6 @@ _EXIT_NODES = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.
 _SIMPLE_STATEMENTS = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
 #: Packages whose functions compute tensors, or return something different each time.
 _EXCLUDED_PACKAGES = {"torch", "random", "time"}
-#: The maximum length of an expression in a title, in characters.
-_MAX_TITLE_EXPRESSION_LENGTH = 40
 
 
 class ReadExpressions(NamedTuple):
@@ -68,62 +67,41 @@ class PrecomputingChange(NamedTuple):
 
 
 def propose_precomputing(
-    source: str, line: int, texts: Mapping[str, str], read_expressions: ReadExpressions
+    source_id: str, line: int, texts: Mapping[str, str], read_expressions: ReadExpressions
 ) -> Iterator[PrecomputingChange]:
-    """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
-
-    ``line`` is the first line of the function or its decorators.
-    """
-    draft = draft_of(texts[source])
-    function = _function_at(draft, line) if draft is not None else None
-    if draft is None or function is None:
+    """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values."""
+    source = parse_source(texts[source_id])
+    function = _function_at(source, line) if source is not None else None
+    if source is None or function is None:
         return
-    parts = _Partition(draft, function, read_expressions)
+    parts = _Partition(source, function, read_expressions)
     if not parts.is_worthwhile():
         return
-    site = Site(source, draft, function.body[0], function.body[0], texts)
-    torch_name, _ = torch_name_and_imports(draft, function)
+    site = Site(source_id, source, function.body[0], function.body[0], texts)
+    torch_name, _ = torch_name_and_imports(source, function)
     names = parts.needed_names()
     values_text = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
     for passes_tensors, dtype in ((True, f", dtype={torch_name}.float64"), (True, ""), (False, "")):
-        lines = [*parts.lines, *(f"{name} = {torch_name}.as_tensor({name}{dtype})" for name in names if passes_tensors)]
-        new_texts = wrap_function(site, function, ", ".join(names), _lines_before_return(lines), parts.splices)
-        inner_name = _added_function(draft, new_texts[source]) if new_texts is not None else None
-        if new_texts is not None and inner_name is not None:
+        conversions = [f"{name} = {torch_name}.as_tensor({name}{dtype})" for name in names if passes_tensors]
+        new_texts = wrap_function(site, function, ", ".join(names), [*parts.lines, *conversions, RETURN], parts.splices)
+        if new_texts is not None:
             passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if passes_tensors else ""
             dtype_text = f" of `{torch_name}.float64`" if dtype else ""
             yield PrecomputingChange(
                 f"Compute {values_text} before the call{passing_text}{dtype_text}",
                 new_texts,
-                inner_name,
+                inner_name(source, function),
                 passes_tensors,
             )
 
 
-def _lines_before_return(lines: list[str]) -> Callable[[str], list[str]]:
-    """Return a function that takes a call, and returns the lines followed by a ``return`` of that call."""
-    return lambda call: [*lines, f"return {call}"]
-
-
-def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
+def _function_at(source: ParsedSource, line: int) -> ast.FunctionDef | None:
     """Return the function that begins on a line, if it can be wrapped."""
-    for node in ast.walk(draft.tree):
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.FunctionDef) and line == first_line(node):
             unsupported_nodes = ast.Yield | ast.YieldFrom | ast.Nonlocal
             return None if any(isinstance(part, unsupported_nodes) for part in ast.walk(node)) else node
     return None
-
-
-def _added_function(draft: Draft, text: str) -> str | None:
-    """Return the name of the function that a changed text adds; ``None`` if there is none."""
-    changed_draft = draft_of(text)
-    earlier_names = {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)}
-    later_names = (
-        [node.name for node in ast.walk(changed_draft.tree) if isinstance(node, FunctionNode)]
-        if changed_draft is not None
-        else []
-    )
-    return next((name for name in later_names if name not in earlier_names), None)
 
 
 @dataclass
@@ -133,7 +111,7 @@ class _Partition:
     ``lines`` compute the values, and ``splices`` make the rest use them.
     """
 
-    draft: Draft
+    source: ParsedSource
     function: ast.FunctionDef
     read_expressions: ReadExpressions
     lines: list[str] = field(default_factory=list)
@@ -163,8 +141,8 @@ class _Partition:
             if any(isinstance(part, _EXIT_NODES) for part in ast.walk(statement)):
                 break
         self.splices = [
-            *(self.draft.deletion(statement) for statement in self._moved_statements),
-            *(self.draft.replacement(node, name) for node, name in self._names_of_moved_expressions.items()),
+            *(self.source.deletion(statement) for statement in self._moved_statements),
+            *(self.source.replacement(node, name) for node, name in self._names_of_moved_expressions.items()),
         ]
 
     def is_worthwhile(self) -> bool:
@@ -189,12 +167,9 @@ class _Partition:
 
     def text_in_title(self, name: str) -> str:
         """Return the text for a value in a title: its expression if that is short, or else its name."""
-        texts = [
-            self.draft.text_of(node)
-            for node, given_name in self._names_of_moved_expressions.items()
-            if given_name == name
-        ]
-        return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION_LENGTH and "\n" not in text), name)
+        node = next((node for node, given in self._names_of_moved_expressions.items() if given == name), None)
+        text = self.source.text_of(node) if node is not None else name
+        return text if len(text) <= MAX_TITLE_EXPRESSION_LENGTH and "\n" not in text else name
 
     def _move(self, statement: ast.stmt) -> None:
         """Move a statement, or expressions in it, if they can be computed before the call."""
@@ -216,21 +191,14 @@ class _Partition:
     def _move_expression(self, node: ast.expr) -> None:
         if isinstance(node, ast.Name) and node.id in self._dependent_names:
             return
-        text = self.draft.text_of(node)
-        earlier_name = next(
-            (
-                name
-                for expression, name in self._names_of_moved_expressions.items()
-                if self.draft.text_of(expression) == text
-            ),
-            None,
-        )
-        if earlier_name is None:
+        text, names = self.source.text_of(node), self._names_of_moved_expressions
+        name = next((names[earlier] for earlier in names if self.source.text_of(earlier) == text), None)
+        if name is None:
             self._copy_definitions_for(node)
             desired_name = f"given_{node.attr}" if isinstance(node, ast.Attribute) else "given"
-            earlier_name = fresh_name(self.draft, desired_name, self._names_of_moved_expressions.values())
-            self.lines.append(f"{earlier_name} = {text}")
-        self._names_of_moved_expressions[node] = earlier_name
+            name = fresh_name(self.source, desired_name, names.values())
+            self.lines.append(f"{name} = {text}")
+        names[node] = name
 
     def _copy_definitions_for(self, node: ast.AST) -> None:
         """Copy the statements that set the variables of a piece of code, so that they also run before the call."""
@@ -244,23 +212,17 @@ class _Partition:
                 }
 
     def _add_statement(self, statement: ast.stmt) -> None:
-        indent = self.draft.indent_of(statement) or ""
-        self.lines += [line.removeprefix(indent) for line in self.draft.text_of(statement).split("\n")]
+        indent = self.source.indent_of(statement) or ""
+        self.lines += [line.removeprefix(indent) for line in self.source.text_of(statement).split("\n")]
 
     def _is_movable(self, statement: ast.stmt) -> bool:
         """Return whether a statement only binds names to values known before the call, and nothing else binds them."""
-        match statement:
-            case ast.Assign(targets=[ast.Name()]) | ast.If():
-                pass
-            case _:
-                return False
-        return self._only_assigns(statement) and all(
-            self._binding_count(name)
-            == sum(
-                isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-                for node in ast.walk(statement)
-            )
-            for name in names_bound(statement)
+        names, own_nodes = names_bound(statement), set(ast.walk(statement))
+        other_nodes = (node for node in ast.walk(self.function) if node not in own_nodes)
+        return self._only_assigns(statement) and not any(
+            (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in names)
+            or (isinstance(node, ast.arg) and node.arg in names)
+            for node in other_nodes
         )
 
     def _only_assigns(self, statement: ast.stmt) -> bool:
@@ -271,15 +233,6 @@ class _Partition:
                 return self._is_available(test) and all(map(self._only_assigns, [*body, *orelse]))
         return False
 
-    def _binding_count(self, name: str) -> int:
-        """Return how often the function binds a name, its parameters included."""
-        stores = [
-            node for node in ast.walk(self.function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        ]
-        return sum(node.id == name for node in stores) + sum(
-            isinstance(node, ast.arg) and node.arg == name for node in ast.walk(self.function)
-        )
-
     def _largest_movable_expressions(self, node: ast.AST) -> Iterator[ast.expr]:
         """Yield the largest expressions that depend on varied values and can be computed before the call."""
         if isinstance(node, ast.Lambda | ast.JoinedStr | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
@@ -288,7 +241,7 @@ class _Partition:
             return
         is_read = not isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
         if isinstance(node, ast.expr) and is_read and self._is_available(node) and self._depends_on_varied_values(node):
-            if not is_protected(self.draft, node) and not isinstance(node, ast.Starred | ast.Slice):
+            if not is_protected(self.source, node) and not isinstance(node, ast.Starred | ast.Slice):
                 yield node
             return
         for child in ast.iter_child_nodes(node):
@@ -345,7 +298,7 @@ class _Partition:
         return isinstance(node, _COMPOSITE_EXPRESSIONS) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
-        """Return whether a function can run before the call: a builtin, a part of a module, or a method of a value."""
+        """Return whether a builtin, a part of a module or a method of a value can run before the call."""
         name = dotted_name(function)
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False
@@ -358,7 +311,7 @@ class _Partition:
     def _is_imported(self, node: ast.Attribute) -> bool:
         """Return whether an expression refers to a part of a Python module whose functions may run before the call."""
         root = dotted_name(node).partition(".")[0]
-        imports = [part for part in ast.walk(self.draft.tree) if isinstance(part, ast.Import)]
+        imports = [part for part in ast.walk(self.source.tree) if isinstance(part, ast.Import)]
         aliases = [alias for part in imports for alias in part.names]
         names = {name_bound_by(alias) for alias in aliases if alias.name.partition(".")[0] not in _EXCLUDED_PACKAGES}
         return root in names and root not in self._assigned_names

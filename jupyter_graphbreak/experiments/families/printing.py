@@ -14,7 +14,7 @@ from jupyter_graphbreak.knowledge.entries import CONFIG
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+    from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode
     from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -68,7 +68,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         statements = _all_output_statements(problem, site, site.function, statement)
     test = f"if not {site.torch_name}.compiler.is_compiling():"
     splices = [
-        site.draft.statement_replacement(node, [test, f"    {site.draft.text_of(node)}"])
+        site.source.statement_replacement(node, [test, f"    {site.source.text_of(node)}"])
         for node in filter(_is_output, statements)
     ]
     is_print = method in {"print", "pprint", "write"}
@@ -98,7 +98,7 @@ def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
     """
     statement = site.statement
     if isinstance(statement, ast.Expr | ast.Raise):
-        outer = next(site.draft.ancestors(statement))
+        outer = next(site.source.ancestors(statement))
         if (
             isinstance(outer, ast.stmt)
             and outer in deferral.statements_with_breaking_tests(problem, site)
@@ -124,12 +124,12 @@ def _only_outputs_or_raises(statement: ast.stmt) -> bool:
 def _propose_after_call(
     problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt
 ) -> Iterator[Proposal]:
-    draft = site.draft
+    source = site.source
     statements = _all_output_statements(problem, site, function, statement)
     title = _title_for(statements)
     for clone_changed_values in (False, True):
         parts = [
-            deferral.defer(draft, function, node, clone_changed_values=clone_changed_values) for node in statements
+            deferral.defer(source, function, node, clone_changed_values=clone_changed_values) for node in statements
         ]
         deferred_parts = [part for part in parts if part is not None]
         texts = deferral.move_after_call(site, function, deferred_parts) if len(deferred_parts) == len(parts) else None
@@ -152,7 +152,7 @@ def _conditions_changing_output(
     site: Site, function: FunctionNode, statements: Sequence[ast.stmt]
 ) -> tuple[Condition, ...]:
     """Return the conditions whose branches may change a tensor before PyTorch prints it at the end of the graph."""
-    parts = [deferral.defer(site.draft, function, node) for node in statements]
+    parts = [deferral.defer(site.source, function, node) for node in statements]
     values = _values_of([part for part in parts if part is not None])
     if None not in parts and not crossing.reads_shared_state(site, function, statements, values):
         return ()
@@ -192,7 +192,7 @@ def _all_output_statements(problem: Problem, site: Site, function: FunctionNode,
     breaking_tests = deferral.statements_with_breaking_tests(problem, site)
     statements: list[ast.stmt] = []
     nodes = [part for part in ast.walk(function) if isinstance(part, ast.stmt)]
-    nodes_of_function = [part for part in nodes if site.draft.enclosing_function(part) is function]
+    nodes_of_function = [part for part in nodes if site.source.enclosing_function(part) is function]
     for part in sorted(nodes_of_function, key=lambda node: (node.lineno, node.col_offset)):
         is_inside = any(part in ast.walk(outer) for outer in statements)
         is_check = part in breaking_tests and (isinstance(part, ast.Assert) or _only_outputs_or_raises(part))

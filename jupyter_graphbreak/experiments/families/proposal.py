@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.knowledge.entries import KnownCause
     from jupyter_graphbreak.report.schema import Break, Report
 
+#: The maximum length of an expression in a title, in characters.
+MAX_TITLE_EXPRESSION_LENGTH = 40
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -59,68 +62,46 @@ class Condition:
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A call inside an entry: to a function, to the modules of one class, or to one method of these modules.
-
-    Parameters
-    ----------
-    module_paths : tuple of str
-        The paths of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
-        itself the module ``net``. Empty for a function.
-    method : str
-        The name of the method to compile; empty if ``Module.compile`` compiles calls to the modules.
-    functions : frozenset of tuple
-        The functions that ran during the call, each as a file name and a function name.
-    starts_at_owner : bool
-        Whether the paths start at the entry's object (a module, or the object of a method) and not at a global variable
-        or an argument.
-    covers_list : bool
-        Whether the paths lead to one module in each item of a list such as ``ModuleList``.
-    """
+    """A call inside an entry: to a function, to the modules of one class, or to one method of these modules."""
 
     name: str
+    #: The paths of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is itself the
+    #: module ``net``. Empty for a function.
     module_paths: tuple[str, ...] = ()
+    #: The name of the method to compile; empty if ``Module.compile`` compiles calls to the modules.
     method: str = ""
     filename: str = ""
+    #: The functions that ran during the call, each as a file name and a function name.
     functions: frozenset[tuple[str, str]] = frozenset()
+    #: Whether the paths start at the entry's object (a module, or the object of a method) and not at a global variable
+    #: or an argument.
     starts_at_owner: bool = True
+    #: Whether the paths lead to one module in each item of a list such as ``ModuleList``.
     covers_list: bool = False
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change that may remove breaks.
+    """A change that may remove breaks."""
 
-    Parameters
-    ----------
-    family : str
-        The kind of change, as in the table of families.
-    title : str
-        The change as a step for the reader: "Compute both branches with torch.where".
-    texts : mapping
-        The whole new text of each changed source, by the source's id.
-    settings : mapping
-        The values of settings by their full dotted names. A dotted name represents a function, and a list represents a
-        set.
-    code : str or None
-        The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
-    conditions : tuple of Condition
-        The tests that the change edits or crosses.
-    compiles_inner_function : bool
-        Whether the changed function compiles an inner function. It must then be called uncompiled.
-    assumptions : tuple of str
-        Assumptions that no input can verify, as clauses: "it assumes that ...".
-    inner_calls : tuple of InnerCall
-        The functions and modules to compile inside the entry, which itself runs uncompiled.
-    """
-
+    #: The kind of change, as in the table of families.
     family: str
+    #: The change as a step for the reader: "Compute both branches with torch.where".
     title: str
+    #: The whole new text of each changed source, by the source's id.
     texts: Mapping[str, str] = field(default_factory=dict)
+    #: The values of settings by their full dotted names. A dotted name represents a function, and a list represents a
+    #: set.
     settings: Mapping[str, Any] = field(default_factory=dict)
+    #: The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
     code: str | None = None
+    #: The tests that the change edits or crosses.
     conditions: tuple[Condition, ...] = ()
+    #: Whether the changed function compiles an inner function. It must then be called uncompiled.
     compiles_inner_function: bool = False
+    #: Assumptions that no input can verify, as clauses: "it assumes that ...".
     assumptions: tuple[str, ...] = ()
+    #: The functions and modules to compile inside the entry, which itself runs uncompiled.
     inner_calls: tuple[InnerCall, ...] = ()
 
     @property

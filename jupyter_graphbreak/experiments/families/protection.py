@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak._torch_compat.operations import LOOKUP_FUNCTIONS
 from jupyter_graphbreak.experiments.families.branch_values import has_no_side_effects
 from jupyter_graphbreak.experiments.families.conditions import split_test
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
     called_name,
@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.families.site import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.families.drafting import Draft
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
 
 #: Methods and functions that hardly ever raise because of a tensor's size and values.
 _RARELY_RAISING_FUNCTIONS = {
@@ -52,7 +52,7 @@ def first_part_that_may_raise(node: ast.expr) -> ast.expr | None:
 
 
 def assumptions_of(
-    draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), python_operand_count: int = 0
+    source: ParsedSource, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), python_operand_count: int = 0
 ) -> list[str]:
     """Return the assumptions of a change that computes all operands and both branches of the given tests.
 
@@ -69,7 +69,7 @@ def assumptions_of(
             risky_parts += [part for part in map(first_part_that_may_raise, values[1:]) if part is not None]
             earlier_operands = operation.values[: -len(values)]
             risky_parts += _uses_of_optional_values(
-                draft, operation, values[1:], decided_operands=earlier_operands, evaluated_operands=values[:1]
+                source, operation, values[1:], decided_operands=earlier_operands, evaluated_operands=values[:1]
             )
             class_tests = [index for index, value in enumerate(values) if _tests_class_or_attribute(value)]
             risky_parts += values[class_tests[0] + 1 :] if class_tests else []
@@ -81,26 +81,26 @@ def assumptions_of(
         values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
         earlier_operands = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
         risky_parts += _uses_of_optional_values(
-            draft, test, _nodes_in_branches(draft, test), decided_operands=earlier_operands, evaluated_operands=values
+            source, test, _nodes_in_branches(source, test), decided_operands=earlier_operands, evaluated_operands=values
         )
-    for protected_node in (*(node for test in tests for node in _nodes_in_branches(draft, test)), *further_code):
+    for protected_node in (*(node for test in tests for node in _nodes_in_branches(source, test)), *further_code):
         risky_parts += [
-            node for node in ast.walk(protected_node) if isinstance(node, ast.expr) and _is_risky(draft, node)
+            node for node in ast.walk(protected_node) if isinstance(node, ast.expr) and _is_risky(source, node)
         ]
     for test in tests:
-        compared_names = _names_compared_by_order(draft, test)
-        branch_nodes = (part for node in _nodes_in_branches(draft, test) for part in ast.walk(node))
+        compared_names = _names_compared_by_order(source, test)
+        branch_nodes = (part for node in _nodes_in_branches(source, test) for part in ast.walk(node))
         nodes = [node for node in branch_nodes if isinstance(node, ast.expr)]
-        risky_parts += [node for node in nodes if not compared_names.isdisjoint(_names_in_lookups(draft, node))]
+        risky_parts += [node for node in nodes if not compared_names.isdisjoint(_names_in_lookups(source, node))]
     return [
-        f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
+        f"it assumes that {source.text_of(node)}, which a condition protects, never raises and has no effect"
         for node in dict.fromkeys(risky_parts)
     ]
 
 
-def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
+def _names_compared_by_order(source: ParsedSource, test: ast.expr) -> set[str]:
     """Return the names that a test, or the value of a name in the test, compares by order, as in ``i < n``."""
-    read_names, scope = names_read(test), draft.enclosing_function(test) or draft.tree
+    read_names, scope = names_read(test), source.enclosing_function(test) or source.tree
     assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read_names)
     values = [test, *(node.value for node in assignments)]
     comparisons = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Compare))
@@ -108,21 +108,21 @@ def _names_compared_by_order(draft: Draft, test: ast.expr) -> set[str]:
     return {name for part in order_comparisons for name in names_read(part)}
 
 
-def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
+def _names_in_lookups(source: ParsedSource, node: ast.AST) -> set[str]:
     """Return the names in the indices or labels that an expression, or a function it calls, uses to look items up."""
     if not isinstance(node, ast.Call):
-        return _names_in_direct_lookup(draft, node)
+        return _names_in_direct_lookup(source, node)
     name = called_name(node)
-    functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
+    functions = [part for part in ast.walk(source.tree) if isinstance(part, FunctionNode) and part.name == name]
     looked_up = (
-        _names_in_direct_lookup(draft, part) & parameters_of(function)
+        _names_in_direct_lookup(source, part) & parameters_of(function)
         for function in functions
         for part in ast.walk(function)
     )
-    return _names_of_arguments(node) if any(looked_up) else _names_in_direct_lookup(draft, node)
+    return _names_of_arguments(node) if any(looked_up) else _names_in_direct_lookup(source, node)
 
 
-def _names_in_direct_lookup(draft: Draft, node: ast.AST) -> set[str]:
+def _names_in_direct_lookup(source: ParsedSource, node: ast.AST) -> set[str]:
     """Return the names in the indices or labels that an expression itself uses to look items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
@@ -130,7 +130,7 @@ def _names_in_direct_lookup(draft: Draft, node: ast.AST) -> set[str]:
     if not isinstance(node, ast.Call):
         return set()
     name = called_name(node)
-    return _names_of_arguments(node) if name in LOOKUP_FUNCTIONS or name in _embeddings(draft) else set()
+    return _names_of_arguments(node) if name in LOOKUP_FUNCTIONS or name in _embeddings(source) else set()
 
 
 def _names_of_arguments(call: ast.Call) -> set[str]:
@@ -138,9 +138,9 @@ def _names_of_arguments(call: ast.Call) -> set[str]:
 
 
 @functools.lru_cache(maxsize=8)
-def _embeddings(draft: Draft) -> set[str]:
+def _embeddings(source: ParsedSource) -> set[str]:
     """Return the names and attributes to which the source assigns embeddings."""
-    assignments = (node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign))
+    assignments = (node for node in ast.walk(source.tree) if isinstance(node, ast.Assign))
     return {
         dotted_name(target).rpartition(".")[2]
         for node in assignments
@@ -155,10 +155,10 @@ def _tests_class_or_attribute(node: ast.expr) -> bool:
     return any(dotted_name(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
 
 
-def is_protected(draft: Draft, node: ast.AST) -> bool:
+def is_protected(source: ParsedSource, node: ast.AST) -> bool:
     """Return whether an expression may be skipped because of the expression around it."""
     inner = node
-    for outer in draft.ancestors(node):
+    for outer in source.ancestors(node):
         if isinstance(outer, ast.stmt):
             return False
         is_later_operand = isinstance(outer, ast.BoolOp) and inner is not outer.values[0]
@@ -171,10 +171,10 @@ def is_protected(draft: Draft, node: ast.AST) -> bool:
     return False
 
 
-def may_be_handled(draft: Draft, node: ast.AST) -> bool:
+def may_be_handled(source: ParsedSource, node: ast.AST) -> bool:
     """Return whether an enclosing statement of the same function may handle errors that a piece of code raises."""
     inner = node
-    for outer in draft.ancestors(node):
+    for outer in source.ancestors(node):
         if isinstance(outer, FunctionNode):
             return False
         if isinstance(outer, ast.Try | ast.TryStar) and inner in outer.body:
@@ -182,7 +182,7 @@ def may_be_handled(draft: Draft, node: ast.AST) -> bool:
                 return True
         elif isinstance(outer, ast.With) and inner in outer.body:
             contexts = (item.context_expr for item in outer.items)
-            if any(_may_suppress(draft, node, context) for context in contexts):
+            if any(_may_suppress(source, node, context) for context in contexts):
                 return True
         inner = outer
     return False
@@ -199,19 +199,19 @@ def _may_handle(node: ast.AST, error_types: ast.expr | None) -> bool:
     return not (reads_number and names and names.isdisjoint({"RuntimeError", "Exception", "BaseException"}))
 
 
-def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
+def _may_suppress(source: ParsedSource, node: ast.AST, context: ast.expr) -> bool:
     """Return whether a context may suppress errors of code, judging by the context's name and definition."""
     name = dotted_name(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
     if name == "suppress" and isinstance(context, ast.Call):
         return any(_may_handle(node, error) for error in context.args)
     definitions = [
-        part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode | ast.ClassDef) and part.name == name
+        part for part in ast.walk(source.tree) if isinstance(part, FunctionNode | ast.ClassDef) and part.name == name
     ]
     return any(_definition_may_suppress(part) for definition in definitions for part in ast.walk(definition))
 
 
 def _definition_may_suppress(part: ast.AST) -> bool:
-    """Return whether a part of a context's definition may suppress errors: a handler, or the result of ``__exit__``."""
+    """Return whether a part of a context's definition, a handler or the result of ``__exit__``, may suppress errors."""
     match part:
         case ast.Try(handlers=handlers):
             return bool(handlers)
@@ -227,8 +227,8 @@ def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and not node.value
 
 
-def _nodes_in_branches(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
-    parent = next(draft.ancestors(test), None)
+def _nodes_in_branches(source: ParsedSource, test: ast.expr) -> Iterator[ast.AST]:
+    parent = next(source.ancestors(test), None)
     match parent:
         case ast.IfExp():
             yield from (parent.body, parent.orelse)
@@ -236,25 +236,25 @@ def _nodes_in_branches(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
             yield from (*parent.body, *parent.orelse)
 
 
-def _is_risky(draft: Draft, node: ast.expr) -> bool:
+def _is_risky(source: ParsedSource, node: ast.expr) -> bool:
     """Return whether an expression may raise in a way that trials on different inputs do not show."""
     if isinstance(node, ast.BinOp):
         return _may_divide_by_zero(node) and not isinstance(node.right, ast.Name | ast.Attribute)
     if isinstance(node, ast.Subscript):
         owner = dotted_name(node.value).rpartition(".")[2]
-        return not isinstance(node.slice, ast.Slice) and owner in _possibly_empty_containers(draft)
+        return not isinstance(node.slice, ast.Slice) and owner in _possibly_empty_containers(source)
     if isinstance(node, ast.Call):
         name = dotted_name(node.func).removeprefix("self.")
-        functions = (part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode))
+        functions = (part for part in ast.walk(source.tree) if isinstance(part, FunctionNode))
         return any(function.name == name and not _is_harmless(function) for function in functions)
     return False
 
 
 @functools.lru_cache(maxsize=8)
-def _possibly_empty_containers(draft: Draft) -> set[str]:
+def _possibly_empty_containers(source: ParsedSource) -> set[str]:
     """Return the names of containers that the source empties, shrinks or creates without items."""
     names: set[str] = set()
-    for node in ast.walk(draft.tree):
+    for node in ast.walk(source.tree):
         match node:
             case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in _REMOVING_METHODS:
                 names.add(dotted_name(owner).rpartition(".")[2])
@@ -307,7 +307,7 @@ _COMPARISONS_WITH_NONE = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotI
 
 
 def _uses_of_optional_values(
-    draft: Draft,
+    source: ParsedSource,
     test: ast.expr,
     nodes: Iterable[ast.AST],
     *,
@@ -319,16 +319,16 @@ def _uses_of_optional_values(
     The test protects the nodes, but a change runs them regardless of its result. Python still decides the
     ``decided_operands``, and the original program always evaluates the ``evaluated_operands`` at the test.
     """
-    function = draft.enclosing_function(test)
+    function = source.enclosing_function(test)
     if function is None:
         return
-    scope = draft.enclosing_node(function, ast.ClassDef) or function
+    scope = source.enclosing_node(function, ast.ClassDef) or function
     names = {*_optional_parameters(function), *_optional_values(scope)}
     names -= {dotted_name(part) for operand in decided_operands for part in ast.walk(operand)}
-    names -= _names_known_not_none(draft, test, evaluated_operands, names)
+    names -= _names_known_not_none(source, test, evaluated_operands, names)
     for node in nodes:
         for part in ast.walk(node):
-            parent = next(draft.ancestors(part), None)
+            parent = next(source.ancestors(part), None)
             if (
                 isinstance(part, ast.Name | ast.Attribute)
                 and dotted_name(part) in names
@@ -402,13 +402,13 @@ def _raises_for_none(parent: ast.AST | None, part: ast.expr) -> bool:
 
 
 def _names_known_not_none(
-    draft: Draft, test: ast.expr, evaluated_operands: Sequence[ast.expr], names: set[str]
+    source: ParsedSource, test: ast.expr, evaluated_operands: Sequence[ast.expr], names: set[str]
 ) -> set[str]:
     """Return the names that cannot be ``None`` at a test, because earlier code assigns, uses or tests them."""
     known_names: set[str] = set()
     earlier_nodes: list[ast.AST] = [*evaluated_operands]
     inner: ast.AST = test
-    for outer in draft.ancestors(test):
+    for outer in source.ancestors(test):
         if isinstance(outer, FunctionNode):
             break
         if isinstance(outer, ast.If | ast.IfExp | ast.While) and inner is not outer.test:
@@ -416,11 +416,11 @@ def _names_known_not_none(
                 dotted_name(part) for part in ast.walk(outer.test) if isinstance(part, ast.Name | ast.Attribute)
             }
         inner = outer
-    statement = draft.enclosing_node(test, ast.stmt)
+    statement = source.enclosing_node(test, ast.stmt)
     while statement is not None:
-        block = draft.block_of(statement)
+        block = source.block_of(statement)
         earlier_nodes += block[: block.index(statement)]
-        outer_statement = next(draft.ancestors(statement), None)
+        outer_statement = next(source.ancestors(statement), None)
         statement = (
             outer_statement
             if isinstance(outer_statement, ast.stmt) and not isinstance(outer_statement, FunctionNode)
@@ -431,7 +431,7 @@ def _names_known_not_none(
         for part in ast.walk(node.test if isinstance(node, ast.If | ast.Assert) else node):
             if not isinstance(part, ast.Name | ast.Attribute) or (name := dotted_name(part)) not in names:
                 continue
-            parent = next(draft.ancestors(part), None)
+            parent = next(source.ancestors(part), None)
             is_assigned = isinstance(parent, ast.Assign) and part in parent.targets and not _may_be_none(parent.value)
             if is_test or is_assigned or _raises_for_none(parent, part):
                 known_names.add(name)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families.branch_values import has_no_side_effects, has_no_unpacking
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
-from jupyter_graphbreak.experiments.families.drafting import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.indexing import index_with_vector
+from jupyter_graphbreak.experiments.families.parsed_source import as_argument, as_operand, fresh_name
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import called_name, dotted_name, indentation_step, site_of
 
@@ -50,7 +50,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 def _find_call(site: Site, *names: str) -> ast.Call | None:
     """Return the first call to one of the named functions, at a break or in its statement; else ``None``."""
-    nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
+    nodes = [site.node, *site.source.ancestors(site.node), *ast.walk(site.statement)]
     for part in nodes:
         if isinstance(part, ast.Call) and called_name(part) in names:
             return part
@@ -59,29 +59,29 @@ def _find_call(site: Site, *names: str) -> ast.Call | None:
 
 def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
     call = _find_call(site, "random_")
-    if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
+    if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range has two ends
         return
     torch_name = site.torch_name
-    tensor = site.draft.text_of(call.func.value)
-    bounds = [as_argument(site.draft, node) for node in call.args]
+    tensor = site.source.text_of(call.func.value)
+    bounds = [as_argument(site.source, node) for node in call.args]
     low, high = bounds if len(bounds) > 1 else ("0", bounds[0])
     random_tensor = f"{torch_name}.randint_like({tensor}, {low}, {high})"
     new_text = (
         f"{tensor}.copy_({random_tensor})" if isinstance(call.func.value, ast.Name | ast.Attribute) else random_tensor
     )
-    yield from site.propose_edit(FAMILY, "Draw with torch.randint_like", [site.draft.replacement(call, new_text)])
+    yield from site.propose_edit(FAMILY, "Draw with torch.randint_like", [site.source.replacement(call, new_text)])
 
 
 def _copy_with_clone(site: Site) -> Iterator[Proposal]:
     call = _find_call(site, "deepcopy")
     if call is None or len(call.args) != 1:
         return
-    tensor = as_operand(site.draft.text_of(call.args[0]))
+    tensor = as_operand(site.source.text_of(call.args[0]))
     new_text = f"{tensor}.detach().clone()"
-    splice = site.draft.replacement(call, f"{new_text}.requires_grad_({tensor}.requires_grad)")
+    splice = site.source.replacement(call, f"{new_text}.requires_grad_({tensor}.requires_grad)")
     yield from site.propose_edit(FAMILY, "Copy the tensor with detach().clone()", [splice])
     yield from site.propose_edit(
-        FAMILY, "Copy the values with detach().clone()", [site.draft.replacement(call, new_text)]
+        FAMILY, "Copy the values with detach().clone()", [site.source.replacement(call, new_text)]
     )
 
 
@@ -93,14 +93,14 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
     target = statement.targets[0]
     if not isinstance(target, ast.Attribute) or target.attr != "requires_grad":
         return
-    tensor = site.draft.text_of(target.value)
+    tensor = site.source.text_of(target.value)
     if isinstance(statement.value, ast.Constant) and statement.value.value is False:
-        splice = site.draft.statement_replacement(statement, [f"{tensor} = {tensor}.detach()"])
+        splice = site.source.statement_replacement(statement, [f"{tensor} = {tensor}.detach()"])
         yield from site.propose_edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
-    value = as_argument(site.draft, statement.value)
-    splice = site.draft.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
+    value = as_argument(site.source, statement.value)
+    splice = site.source.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
     yield from site.propose_edit(FAMILY, "Set the flag with requires_grad_()", [splice])
-    yield from site.propose_edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
+    yield from site.propose_edit(FAMILY, "Leave the flag unchanged", [site.source.deletion(statement)])
 
 
 def _detach_instead_of_variable(site: Site) -> Iterator[Proposal]:
@@ -111,18 +111,18 @@ def _detach_instead_of_variable(site: Site) -> Iterator[Proposal]:
     name = dotted_name(call.func)
     calls = [
         node
-        for node in ast.walk(site.draft.tree)
+        for node in ast.walk(site.source.tree)
         if isinstance(node, ast.Call) and dotted_name(node.func) == name and len(node.args) == 1 and not node.keywords
     ]
     splices = [
-        site.draft.replacement(node, f"{as_operand(site.draft.text_of(node.args[0]))}.detach()") for node in calls
+        site.source.replacement(node, f"{as_operand(site.source.text_of(node.args[0]))}.detach()") for node in calls
     ]
     yield from site.propose_edit(FAMILY, "Write Variable(x) as x.detach()", splices)
 
 
 def _test_python_operand_first(site: Site) -> Iterator[Proposal]:
     """Write ``x.isnan().any() and debug`` as ``debug and x.isnan().any()``: a false ``debug`` then needs no tensor."""
-    draft, statement = site.draft, site.statement
+    source, statement = site.source, site.statement
     test = getattr(statement, "test", None)
     if not isinstance(statement, ast.If | ast.While) or not isinstance(test, ast.BoolOp):
         return
@@ -131,12 +131,12 @@ def _test_python_operand_first(site: Site) -> Iterator[Proposal]:
     if not moved_operands or not all(map(has_no_side_effects, other_operands)):
         return
     sign, result = (" and ", "false") if isinstance(test.op, ast.And) else (" or ", "true")
-    operands = [as_operand(draft.text_of(value)) for value in (*moved_operands, *other_operands)]
+    operands = [as_operand(source.text_of(value)) for value in (*moved_operands, *other_operands)]
     names = sign.join(operands[: len(moved_operands)])
     yield from site.propose_edit(
         FAMILY,
         f"Test `{names}` first: its value is known while compiling",
-        [draft.replacement(test, sign.join(operands))],
+        [source.replacement(test, sign.join(operands))],
         assumptions=[f"it assumes that {names} is {result} in compiled code; otherwise, the graph still breaks"],
     )
 
@@ -154,15 +154,15 @@ def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
     flag = next((keyword.value for keyword in keywords), None)
     if isinstance(flag, ast.Constant) and flag.value is True:
         title = "Create the tensor with requires_grad=False: only its values are used"
-        yield from site.propose_edit(FAMILY, title, [site.draft.replacement(flag, "False")])
+        yield from site.propose_edit(FAMILY, title, [site.source.replacement(flag, "False")])
     call = _find_call(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
     is_statement = isinstance(site.statement, ast.Expr) and site.statement.value is call
     splice = (
-        site.draft.deletion(site.statement)
+        site.source.deletion(site.statement)
         if is_statement
-        else site.draft.replacement(call, site.draft.text_of(call.func.value))
+        else site.source.replacement(call, site.source.text_of(call.func.value))
     )
     yield from site.propose_edit(FAMILY, "Leave requires_grad_() out: only the values are used", [splice])
 
@@ -174,7 +174,7 @@ def _list_inputs_of_grad(site: Site) -> Iterator[Proposal]:
         return
     inputs = next((part.value for part in call.keywords if part.arg == "inputs"), next(iter(call.args[1:2]), None))
     if isinstance(inputs, ast.Call | ast.GeneratorExp) and called_name(inputs) not in {"list", "tuple"}:
-        splice = site.draft.replacement(inputs, f"list({site.draft.text_of(inputs)})")
+        splice = site.source.replacement(inputs, f"list({site.source.text_of(inputs)})")
         title = "Set `trace_autograd_ops = True`, and pass the inputs as a list"
         for proposal in site.propose_edit(FAMILY, title, [splice]):
             yield replace(proposal, settings=_TRACE_AUTOGRAD)
@@ -186,12 +186,12 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
     torch_name = site.torch_name
     remaining_check = ""
     if isinstance(statement, ast.Raise):
-        statement = next((node for node in site.draft.ancestors(statement) if isinstance(node, ast.If)), statement)
+        statement = next((node for node in site.source.ancestors(statement) if isinstance(node, ast.If)), statement)
     if isinstance(statement, ast.Assert):
-        condition, message_node = tensor_condition(site.draft, statement.test, torch_name), statement.msg
+        condition, message_node = tensor_condition(site.source, statement.test, torch_name), statement.msg
     elif isinstance(statement, ast.If) and _only_raises(statement):
         test, remaining_check = split_test(statement.test)
-        failure_condition = tensor_condition(site.draft, test, torch_name)
+        failure_condition = tensor_condition(site.source, test, torch_name)
         condition = f"{torch_name}.logical_not({failure_condition})" if failure_condition is not None else None
         raised_expression = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
         message_node = (
@@ -199,16 +199,16 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
         )
     else:
         return
-    if condition is None or is_in_try_or_with(site.draft, statement):
+    if condition is None or is_in_try_or_with(site.source, statement):
         return
     is_string = isinstance(message_node, ast.Constant) and isinstance(message_node.value, str)
-    message = site.draft.text_of(message_node) if message_node is not None and is_string else '"check failed"'
+    message = site.source.text_of(message_node) if message_node is not None and is_string else '"check failed"'
     check = f"{torch_name}._assert_async({condition}, {message})"
     lines = [check]
     if remaining_check and isinstance(statement, ast.If):
-        lines = [f"if {remaining_check}:", f"{indentation_step(site.draft, statement)}{check}"]
-    splice = site.draft.statement_replacement(statement, lines)
-    assumptions = assumptions_of(site.draft, tests := [statement.test])
+        lines = [f"if {remaining_check}:", f"{indentation_step(site.source, statement)}{check}"]
+    splice = site.source.statement_replacement(statement, lines)
+    assumptions = assumptions_of(site.source, tests := [statement.test])
     title = "Check within the graph: a failed check raises RuntimeError"
     yield from site.propose_edit(FAMILY, title, [splice], tests, assumptions)
 
@@ -225,9 +225,9 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
     if called_name(loop.iter) not in {"tqdm", "track"}:
         return
     torch_name = site.torch_name
-    items, iterable = as_operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
+    items, iterable = as_operand(site.source.text_of(loop.iter.args[0])), site.source.text_of(loop.iter)
     new_iterable = f"({items} if {torch_name}.compiler.is_compiling() else {iterable})"
-    splice = site.draft.replacement(loop.iter, new_iterable)
+    splice = site.source.replacement(loop.iter, new_iterable)
     yield from site.propose_edit(FAMILY, "Loop without the progress bar when compiling", [splice])
 
 
@@ -236,7 +236,7 @@ def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
     call = _find_call(site, "random")
     if call is None or dotted_name(call.func) != "random.random" or call.args or call.keywords:
         return
-    splice = site.draft.replacement(call, "random.uniform(0, 1)")
+    splice = site.source.replacement(call, "random.uniform(0, 1)")
     yield from site.propose_edit(
         FAMILY, "Draw with random.uniform(0, 1)", [splice], assumptions=[_DOUBLE_RESULT_ASSUMPTION]
     )
@@ -246,25 +246,25 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     """Write ``list(map(f, xs))`` or ``tuple(map(f, xs))`` as a comprehension."""
     call = _find_call(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
-    if call is None or not isinstance(inner, ast.Call) or dotted_name(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
+    if call is None or not isinstance(inner, ast.Call) or dotted_name(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - the arguments are a function and its items
         return
     function, items = inner.args
     if not isinstance(function, ast.Name | ast.Attribute):
         return
-    item_name = fresh_name(site.draft, "item")
-    loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {as_operand(site.draft.text_of(items))}"
+    item_name = fresh_name(site.source, "item")
+    loop = f"{site.source.text_of(function)}({item_name}) for {item_name} in {as_operand(site.source.text_of(items))}"
     new_text = f"[{loop}]" if dotted_name(call.func) == "list" else f"tuple([{loop}])"
-    yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
+    yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.source.replacement(call, new_text)])
 
 
 def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     """Write ``max(xs, key=k)`` or ``min(xs)`` over tensors as a loop over the items, with ``torch.where``."""
-    draft, statement = site.draft, site.statement
+    source, statement = site.source, site.statement
     call = _find_call(site, "max", "min")
     if call is None or not isinstance(call.func, ast.Name) or len(call.args) != 1 or not has_no_unpacking(call):
         return
     key = next((part.value for part in call.keywords if part.arg == "key"), None)
-    outer_nodes = itertools.takewhile(lambda node: node is not statement, draft.ancestors(call))
+    outer_nodes = itertools.takewhile(lambda node: node is not statement, source.ancestors(call))
     is_evaluated_first = not any(isinstance(node, (*_DEFERRING_OR_REPEATING_NODES, ast.Call)) for node in outer_nodes)
     if (
         len(call.keywords) > (key is not None)
@@ -273,21 +273,21 @@ def _select_extreme_item(site: Site) -> Iterator[Proposal]:
     ):
         return
     best, rest, item, better, best_key, item_key, key_name = (
-        fresh_name(draft, name) for name in ("best", "rest", "item", "better", "best_key", "item_key", "key")
+        fresh_name(source, name) for name in ("best", "rest", "item", "better", "best_key", "item_key", "key")
     )
-    step = indentation_step(draft, site.function) if site.function is not None else "    "
+    step = indentation_step(source, site.function) if site.function is not None else "    "
     sign = ">" if call.func.id == "max" else "<"
     selected_names = {best: item} if key is None else {best: item, best_key: item_key}
     lines = [
-        f"{rest} = list({as_argument(draft, call.args[0])})",
+        f"{rest} = list({as_argument(source, call.args[0])})",
         f"{best} = {rest}.pop(0) if {rest} else {call.func.id}({rest})  # raises for an empty list",
-        *([f"{key_name} = {draft.text_of(key)}", f"{best_key} = {key_name}({best})"] if key is not None else []),
+        *([f"{key_name} = {source.text_of(key)}", f"{best_key} = {key_name}({best})"] if key is not None else []),
         f"for {item} in {rest}:",
         *([f"{step}{item_key} = {key_name}({item})"] if key is not None else []),
         f"{step}{better} = {item_key if key is not None else item} {sign} {best_key if key is not None else best}",
         *(f"{step}{old} = {site.torch_name}.where({better}, {new}, {old})" for old, new in selected_names.items()),
     ]
-    splices = [draft.insertion_before(statement, lines), draft.replacement(call, best)]
+    splices = [source.insertion_before(statement, lines), source.replacement(call, best)]
     yield from site.propose_edit(FAMILY, f"Find the {call.func.id} item by item, with torch.where", splices)
 
 
@@ -304,7 +304,7 @@ _STRING_CONVERSIONS = frozenset("sr")
 
 def _format_with_str_format(site: Site) -> Iterator[Proposal]:
     """Write ``"%.2f" % y`` as ``"{:.2f}".format(y)``: Dynamo formats after the graph, but computes ``%`` in it."""
-    nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
+    nodes = [site.node, *site.source.ancestors(site.node), *ast.walk(site.statement)]
     operation = next((part for part in nodes if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)), None)
     if operation is None or not isinstance(operation.left, ast.Constant) or not isinstance(operation.left.value, str):
         return
@@ -312,8 +312,8 @@ def _format_with_str_format(site: Site) -> Iterator[Proposal]:
     values = operation.right.elts if isinstance(operation.right, ast.Tuple) else [operation.right]
     if template is None or any(isinstance(value, ast.Starred) for value in values):
         return
-    arguments_text = ", ".join(as_argument(site.draft, value) for value in values)
-    splice = site.draft.replacement(operation, f"{ast.unparse(ast.Constant(template))}.format({arguments_text})")
+    arguments_text = ", ".join(as_argument(site.source, value) for value in values)
+    splice = site.source.replacement(operation, f"{ast.unparse(ast.Constant(template))}.format({arguments_text})")
     yield from site.propose_edit(FAMILY, "Format with str.format instead of %", [splice])
 
 
@@ -376,4 +376,4 @@ def propose_without_markers(problem: Problem) -> Iterator[Proposal]:
         return
     name = called_name(site.statement.value)
     if name in _BREAKING_FUNCTIONS:
-        yield from site.propose_edit(MARKER_FAMILY, f"Remove {name}()", [site.draft.deletion(site.statement)])
+        yield from site.propose_edit(MARKER_FAMILY, f"Remove {name}()", [site.source.deletion(site.statement)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, ParsedSource, Splice
 from jupyter_graphbreak.experiments.families.proposal import Condition, Proposal
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Site:
-    """The code that broke a graph, in the draft of its source.
+    """The code that broke a graph, in its parsed source.
 
     ``node`` is the expression or statement at which the graph broke, and ``statement`` the innermost statement around
     it. ``texts`` contains all sources except libraries, by their ids.
     """
 
-    source: str
-    draft: Draft
+    source_id: str
+    source: ParsedSource
     node: ast.expr | ast.stmt
     statement: ast.stmt
     texts: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False)
@@ -35,11 +35,11 @@ class Site:
     @property
     def function(self) -> FunctionNode | None:
         """The function that contains the break; ``None`` at the top level."""
-        return self.draft.enclosing_function(self.node)
+        return self.source.enclosing_function(self.node)
 
     def condition(self, test: ast.expr, required_results: tuple[bool, ...] = (True, False)) -> Condition:
         """Return a test of the source as a condition, with the results that it must have in trials."""
-        return Condition.of(self.source, test, required_results)
+        return Condition.of(self.source_id, test, required_results)
 
     def propose_edit(
         self,
@@ -55,45 +55,45 @@ class Site:
         """
         splices = list(splices)
         uses_torch = any(splice is not None and f"{self.torch_name}." in splice.new_text for splice in splices)
-        text = self.draft.apply_splices([*splices, *(self._torch_imports() if uses_torch else ())])
+        text = self.source.apply_splices([*splices, *(self._torch_imports() if uses_torch else ())])
         if text is not None:
             conditions = tuple(map(self.condition, tests))
-            yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
+            yield Proposal(family, title, {self.source_id: text}, conditions=conditions, assumptions=tuple(assumptions))
 
     @cached_property
     def torch_name(self) -> str:
         """The name of the torch package in the source, for new code in :meth:`propose_edit`."""
-        return name_of_torch(self.draft) or "torch"
+        return name_of_torch(self.source) or "torch"
 
     def _torch_imports(self) -> list[Splice | None]:
         """Return the splices that import torch if the source does not."""
-        reads_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(self.draft.tree))
-        if reads_torch or name_of_torch(self.draft) is not None:  # without an import here, another cell imports it
+        reads_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(self.source.tree))
+        if reads_torch or name_of_torch(self.source) is not None:  # without an import here, another cell imports it
             return []
-        return [self.draft.insertion_at_start(self.function, ["import torch"]) if self.function is not None else None]
+        return [self.source.insertion_at_start(self.function, ["import torch"]) if self.function is not None else None]
 
 
-def name_of_torch(draft: Draft) -> str | None:
+def name_of_torch(source: ParsedSource) -> str | None:
     """Return the name under which a source imports torch; ``None`` if it does not."""
-    return next((name for _, name in _imports_of_torch(draft)), None)
+    return next((name for _, name in _imports_of_torch(source)), None)
 
 
-def torch_name_and_imports(draft: Draft, function: ast.stmt) -> tuple[str, list[str]]:
+def torch_name_and_imports(source: ParsedSource, function: ast.stmt) -> tuple[str, list[str]]:
     """Return the name of torch at the top level before a function, and the lines that import it if necessary."""
-    outermost = next(node for node in draft.tree.body if function in ast.walk(node))
-    imports = list(_imports_of_torch(draft))
+    outermost = next(node for node in source.tree.body if function in ast.walk(node))
+    imports = list(_imports_of_torch(source))
     for node, name in imports:
-        if draft.enclosing_function(node) is None and node.lineno < outermost.lineno:
+        if source.enclosing_function(node) is None and node.lineno < outermost.lineno:
             return name, []
-    uses_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(draft.tree))
+    uses_torch = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(source.tree))
     if uses_torch and not imports:  # another cell imports it
         return "torch", []
     return "torch", ["import torch"]
 
 
-def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
+def _imports_of_torch(source: ParsedSource) -> Iterator[tuple[ast.Import, str]]:
     """Yield the statements that import torch, each with the name that it gives to torch."""
-    for node in ast.walk(draft.tree):
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name == "torch" or (alias.name.startswith("torch.") and alias.asname is None):
@@ -101,31 +101,28 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 
 @lru_cache(maxsize=32)
-def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-    """Return the draft of source text as :meth:`Draft.parse` does, from a cache if the text was parsed recently."""
-    return Draft.parse(text, taken_names)
+def parse_source(text: str, taken_names: frozenset[str] = frozenset()) -> ParsedSource | None:
+    """Parse source text as :meth:`ParsedSource.parse` does; return a cached result if it was parsed recently."""
+    return ParsedSource.parse(text, taken_names)
 
 
 def site_at(problem: Problem, location: Location | None) -> Site | None:
     """Return the site of a location; ``None`` if the text of the source is not available or not Python."""
     text = problem.texts.get(location.source) if location is not None else None
-    draft = draft_of(text, problem.taken_names) if text is not None else None
-    if location is None or draft is None:
+    source = parse_source(text, problem.taken_names) if text is not None else None
+    if location is None or source is None:
         return None
-    node = draft.find_node(location.line, location.column, location.end_line, location.end_column)
-    statement = draft.enclosing_node(node, ast.stmt) if node is not None else None
+    node = source.find_node(location.line, location.column, location.end_line, location.end_column)
+    statement = source.enclosing_node(node, ast.stmt) if node is not None else None
     if node is None or statement is None:
         return None
     library_ids = {source.id for source in problem.report.sources if source.kind == "library"}
     user_texts = {ident: text for ident, text in problem.texts.items() if ident not in library_ids}
-    return Site(location.source, draft, node, statement, user_texts)
+    return Site(location.source, source, node, statement, user_texts)
 
 
 def site_of(problem: Problem) -> Site | None:
-    """Return the site of the break or, for a break in the standard library or PyTorch, of the call that led there.
-
-    The result is ``None`` if only such code led there, or if the source text is unknown or not Python.
-    """
+    """Return the site of the break or, if PyTorch or the standard library breaks, of the call that led there."""
     location = problem.break_.location
     for outer in reversed(problem.break_.stack):
         if not _is_standard_or_torch(problem, location):
@@ -201,10 +198,10 @@ def is_torch_compile(node: ast.expr, torch_name: str) -> bool:
     return dotted_name(node.func if isinstance(node, ast.Call) else node) == f"{torch_name}.compile"
 
 
-def compile_options(draft: Draft, node: ast.expr) -> str:
+def compile_options(source: ParsedSource, node: ast.expr) -> str:
     """Return the options of a call to ``torch.compile``, such as ``(dynamic=True)``; empty if there are none."""
     keywords = node.keywords if isinstance(node, ast.Call) else []
-    options = ", ".join(f"{keyword.arg}={draft.text_of(keyword.value)}" for keyword in keywords)
+    options = ", ".join(f"{keyword.arg}={source.text_of(keyword.value)}" for keyword in keywords)
     return f"({options})" if options else ""
 
 
@@ -214,9 +211,9 @@ def has_constant_options(node: ast.expr) -> bool:
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 
 
-def indentation_step(draft: Draft, block: ast.If | ast.For | ast.While | FunctionNode) -> str:
+def indentation_step(source: ParsedSource, block: ast.If | ast.For | ast.While | FunctionNode) -> str:
     """Return the indentation of the body of a block; four spaces if the block shows none."""
-    outer_indent, inner_indent = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
+    outer_indent, inner_indent = source.indent_of(block) or "", source.indent_of(block.body[0]) or ""
     return (
         inner_indent[len(outer_indent) :]
         if inner_indent.startswith(outer_indent) and len(inner_indent) > len(outer_indent)
@@ -224,11 +221,11 @@ def indentation_step(draft: Draft, block: ast.If | ast.For | ast.While | Functio
     )
 
 
-def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
+def is_bound_before(source: ParsedSource, statement: ast.stmt, target: str) -> bool:
     """Return whether a target is bound before a statement. A target that is not a plain name counts as bound."""
     if not target.isidentifier():
         return True
-    scope = draft.enclosing_function(statement) or draft.tree
+    scope = source.enclosing_function(statement) or source.tree
     if isinstance(scope, FunctionNode) and target in parameters_of(scope):
         return True
     return target in global_and_nonlocal_names(scope) or any(
@@ -238,11 +235,11 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
     )  # fmt: skip
 
 
-def names_read_after(draft: Draft, statement: ast.stmt) -> set[str]:
+def names_read_after(source: ParsedSource, statement: ast.stmt) -> set[str]:
     """Return the names read after a statement, including those read in the next iteration of a loop around it."""
-    scope: ast.AST = draft.enclosing_function(statement) or draft.tree
+    scope: ast.AST = source.enclosing_function(statement) or source.tree
     last_line = statement.end_lineno or statement.lineno
-    loops = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]
+    loops = [part for part in source.ancestors(statement) if isinstance(part, ast.For | ast.While)]
     first_line = min((part.lineno for part in loops), default=last_line + 1)
     nodes_of_statement = set(ast.walk(statement))
     return {

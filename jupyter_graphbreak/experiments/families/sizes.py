@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.crossing import conditions_before
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, as_operand, fresh_name
-from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, as_operand, fresh_name
+from jupyter_graphbreak.experiments.families.proposal import MAX_TITLE_EXPRESSION_LENGTH, Proposal
 from jupyter_graphbreak.experiments.families.site import (
     called_name,
     dotted_name,
@@ -18,12 +18,12 @@ from jupyter_graphbreak.experiments.families.site import (
     site_at,
     site_of,
 )
-from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
+from jupyter_graphbreak.experiments.families.wrapping import RETURN, entry_function, propose_wrapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jupyter_graphbreak.experiments.families.drafting import Splice
+    from jupyter_graphbreak.experiments.families.parsed_source import Splice
     from jupyter_graphbreak.experiments.families.proposal import Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
@@ -164,8 +164,6 @@ def vision_tensors(vision, grid):
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
-#: The maximum length of an expression in a title, in characters.
-_MAX_TITLE_EXPRESSION_LENGTH = 40
 _LISTS_TITLE = "Pass the sizes of images as numbers"
 _LISTS_CODE = """\
 import inspect
@@ -256,11 +254,11 @@ def _propose_without_numpy(site: Site) -> Iterator[Proposal]:
         if name not in {"np.prod", "numpy.prod"} or shape is None or not _is_shape(shape):
             continue
         replaced_node: ast.expr = call
-        outer = next(site.draft.ancestors(call), None)
+        outer = next(site.source.ancestors(call), None)
         if isinstance(outer, ast.Call) and dotted_name(outer.func) == "int" and outer.args == [call]:
             replaced_node = outer
-        count = f"{site.draft.text_of(shape)}.numel()"
-        splice = site.draft.replacement(replaced_node, count)
+        count = f"{site.source.text_of(shape)}.numel()"
+        splice = site.source.replacement(replaced_node, count)
         yield from site.propose_edit(FAMILY, "Count the elements of a shape without NumPy", [splice])
 
 
@@ -289,7 +287,7 @@ def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNo
     """Yield a change that reads tensors' numbers before the call, if they depend only on the call's arguments."""
     reads: dict[ast.Call, _HostRead] = {}
     for break_site in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
-        if break_site is not None and break_site.draft is site.draft and break_site.function is function:
+        if break_site is not None and break_site.source is site.source and break_site.function is function:
             host_read = _host_read_at(break_site) or _output_size_read(break_site)
             if host_read is not None and _is_same_before_call(break_site, function, host_read.tensor):
                 reads[host_read.call] = host_read
@@ -298,25 +296,25 @@ def _propose_read_before_call(problem: Problem, site: Site, function: FunctionNo
     names: dict[str, str] = {}
     for host_read in reads.values():
         if host_read.expression not in names:
-            names[host_read.expression] = fresh_name(site.draft, "given", names.values())
+            names[host_read.expression] = fresh_name(site.source, "given", names.values())
     splices: list[Splice | None] = [
-        site.draft.replacement(host_read.call, host_read.replacement.replace("{}", names[host_read.expression]))
+        site.source.replacement(host_read.call, host_read.replacement.replace("{}", names[host_read.expression]))
         for host_read in reads.values()
     ]
     lines = [f"{name} = {expression}" for expression, name in names.items()]
-    texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
-    if texts is not None:
-        (expression, *other_expressions) = names
-        title = "Read the numbers before the call, and pass them"
-        if not other_expressions and len(expression) <= _MAX_TITLE_EXPRESSION_LENGTH:
-            title = f"Read `{expression}` before the call, and pass it"
-        crossed_conditions = conditions_before(site, function, list(reads))
-        yield Proposal(FAMILY, title, texts, conditions=crossed_conditions, compiles_inner_function=True)
+    (expression, *other_expressions) = names
+    title = "Read the numbers before the call, and pass them"
+    if not other_expressions and len(expression) <= MAX_TITLE_EXPRESSION_LENGTH:
+        title = f"Read `{expression}` before the call, and pass it"
+    crossed_conditions = conditions_before(site, function, list(reads))
+    yield from propose_wrapping(
+        FAMILY, title, site, function, ", ".join(names.values()), [*lines, RETURN], splices, crossed_conditions
+    )
 
 
 def _host_read_at(break_site: Site) -> _HostRead | None:
     """Return the read that moves a tensor's numbers to the host at a break; ``None`` if there is none."""
-    for part in (break_site.node, *break_site.draft.ancestors(break_site.node)):
+    for part in (break_site.node, *break_site.source.ancestors(break_site.node)):
         if isinstance(part, ast.stmt):
             return None
         tensor = tensor_moved_to_host(part) if isinstance(part, ast.expr) else None
@@ -326,14 +324,16 @@ def _host_read_at(break_site: Site) -> _HostRead | None:
         while (inner := tensor_moved_to_host(tensor)) is not None:
             tensor = inner
         return (
-            _HostRead(part, tensor, break_site.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
+            _HostRead(part, tensor, break_site.source.text_of(part), "{}")
+            if name in {"item", "tolist", "int"}
+            else None
         )
     return None
 
 
 def _output_size_read(break_site: Site) -> _HostRead | None:
     """Return the read at a break in a ``repeat_interleave`` without an output size; ``None`` for other breaks."""
-    call = break_site.draft.enclosing_node(break_site.node, ast.Call)
+    call = break_site.source.enclosing_node(break_site.node, ast.Call)
     if call is None or called_name(call) != "repeat_interleave":
         return None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -342,13 +342,13 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
     values += [None] * (3 - len(values))
     parameters = zip(("input", "repeats", "dim"), values, strict=False)
     repeated_expression, repeats, dim = (keywords.get(name, value) for name, value in parameters)
-    text = break_site.draft.text_of(call)
+    text = break_site.source.text_of(call)
     if repeats is None or "output_size" in keywords or None in keywords or text[:-1].rstrip().endswith(","):
         return None
     if repeated_expression is None or not all(isinstance(node, _PURE_NODES) for node in ast.walk(repeated_expression)):
         return None
-    counts, tensor = (as_operand(break_site.draft.text_of(node)) for node in (repeats, repeated_expression))
-    length = f"{tensor}.size({break_site.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
+    counts, tensor = (as_operand(break_site.source.text_of(node)) for node in (repeats, repeated_expression))
+    length = f"{tensor}.size({break_site.source.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
     return _HostRead(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
@@ -366,7 +366,7 @@ def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.e
         if not is_tensor_method and not isinstance(node, _PURE_NODES):
             return False
     top_statement = break_site.statement
-    for outer in break_site.draft.ancestors(tensor):
+    for outer in break_site.source.ancestors(tensor):
         if outer is function:
             break
         is_in_iterable = isinstance(outer, ast.For) and any(tensor is node for node in ast.walk(outer.iter))

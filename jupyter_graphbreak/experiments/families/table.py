@@ -53,10 +53,7 @@ MAX_PROPOSALS = 6
 
 
 def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]) -> list[Proposal]:
-    """Return up to ``MAX_PROPOSALS`` proposals for a break, without duplicates, those most likely to work first.
-
-    If a family fails, ``note_fault`` receives its name and the error, and all other families continue.
-    """
+    """Return up to ``MAX_PROPOSALS`` proposals for a break, without duplicates, those most likely to work first."""
     proposals: list[Proposal] = []
     handled_code = _handled_code(problem)
     for name, propose in FAMILIES.items():
@@ -91,6 +88,6 @@ def _handled_code(problem: Problem) -> str | None:
     )
     for location in (problem.break_.location, *callers_within_compiled_code):
         site = site_at(problem, location)
-        if site is not None and may_be_handled(site.draft, site.node):
-            return site.draft.text_of(site.node).partition("\n")[0]
+        if site is not None and may_be_handled(site.source, site.node):
+            return site.source.text_of(site.node).partition("\n")[0]
     return None

@@ -103,7 +103,7 @@ class RecompileCandidate:
 
     @property
     def changes_only_calls(self) -> bool:
-        """Whether the adjustment is the whole change, so that the function's code stays unchanged."""
+        """Whether the adjustment is the whole change, so the function's code stays unchanged."""
         return _CODE_FAMILIES.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
@@ -278,10 +278,7 @@ def _is_symbolic_if_dynamic(number: Number) -> bool:
 
 
 def _is_assignable(number: Number, circumstances: Circumstances) -> bool:
-    """Return whether code before the call can assign a different value to a number.
-
-    In a closure, the number must be a part of a variable that the calling code can also see.
-    """
+    """Return whether code before the call can assign a different value to a number."""
     root, steps = number.path.root, number.path.steps
     return not number.is_fixed and (
         root.kind != "closure" or (root.name in circumstances.visible_names and bool(steps))

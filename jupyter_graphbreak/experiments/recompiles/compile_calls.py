@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.analysis.functions import first_line
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode
 from jupyter_graphbreak.experiments.families.site import dotted_name
 
 if TYPE_CHECKING:
@@ -170,10 +170,7 @@ class _CompileCallSearch:
         return "by name" if name == self._short_name and not definitions else "unknown"
 
     def _certainty_of_result(self, name: str) -> _Certainty | None:
-        """Return how certain it is that a call to the function or class with this name returns the function.
-
-        The result is ``None`` if the call creates an instance of a different class.
-        """
+        """Return how certain it is that calling a name returns the function; ``None`` if it creates another object."""
         definitions = self._definitions(name)
         for source, node in definitions:
             if isinstance(node, ast.ClassDef):

@@ -34,7 +34,10 @@ from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, Special
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations, group_read_expressions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import make_remedy_context
-from jupyter_graphbreak.experiments.remedies.second_derivatives import NO_SECOND_DERIVATIVE, can_differentiate_twice
+from jupyter_graphbreak.experiments.remedies.second_derivatives import (
+    NO_SECOND_DERIVATIVE_TEXT,
+    can_differentiate_twice,
+)
 from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_names
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
@@ -206,9 +209,9 @@ class EntrySearch:
 
         Code that the trials do not reach may read these numbers. The reason gives an example.
         """
-        needing_items = [preparation for preparation in trial.candidate.preparations if preparation.reads_list_item]
-        if trial.verdict == "works" and needing_items:
-            reason = f"it assumes that every call has `{expression(needing_items[-1].path, self._owner)}`"
+        item_preparations = [preparation for preparation in trial.candidate.preparations if preparation.reads_list_item]
+        if trial.verdict == "works" and item_preparations:
+            reason = f"it assumes that every call has `{expression(item_preparations[-1].path, self._owner)}`"
             trial = dataclasses.replace(trial, verdict="works on what ran", reason=reason)
         names = numbers_left_as_tensors(trial.candidate, self._owner)
         if trial.verdict not in WORKING or not names:
@@ -309,7 +312,7 @@ class EntrySearch:
                 trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
             has_gradients = trial.evidence is not None and "gradients" in trial.evidence.compared
             if trial.verdict == "works" and has_gradients and can_differentiate_twice(self._entry.backend):
-                trial = dataclasses.replace(trial, verdict="works on what ran", reason=NO_SECOND_DERIVATIVE)
+                trial = dataclasses.replace(trial, verdict="works on what ran", reason=NO_SECOND_DERIVATIVE_TEXT)
             families = ("branch", *best.candidate.families)
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
             # If Dynamo still evaluates the condition while compiling, PyTorch warns about torch.cond.
@@ -372,11 +375,7 @@ class EntrySearch:
         )
 
     def _find_specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
-        """Return the line that, according to PyTorch's error or guard, makes PyTorch compile each value separately.
-
-        A user's line in the error comes first, then a user's line in a guard, then a library's line in the error. The
-        result is ``None`` if there is none of them.
-        """
+        """Return the line that makes PyTorch compile each value separately, in the user's code if possible."""
         line_in_editor = None
         if line_from_error is not None:
             line_in_editor = self._texts.locate_specializing_line(
@@ -389,10 +388,7 @@ class EntrySearch:
         return next((line for line in reversed(lines) if line.frame == lines[0].frame), line_in_editor)
 
     def _specializing_lines(self, *, with_conditions: bool = False) -> Iterator[SpecializingLine]:
-        """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers.
-
-        Conditions choose between branches, such as ``if step % 100 == 0``.
-        """
+        """Yield the user's lines that, according to PyTorch's guards, make constants of sizes or numbers."""
         for recompile in self._recompiles:
             for reason in reversed(recompile.reasons):  # PyTorch lists the latest version first
                 location = reason.location

@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.call_specs import state_roots
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.report.remedies import INTERRUPTED, NO_TIME_AT_ALL, WORKING, Remedy
+from jupyter_graphbreak.report.remedies import INTERRUPTED_REASON, NOTHING_TRIED_REASON, WORKING, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,11 +47,7 @@ class FoundRecompileRemedies(NamedTuple):
     working_remedies: list[tuple[Entry, str, RecompileCandidate, str]]
 
     def remedy_contexts(self, entry: Entry) -> dict[tuple[str, ...], RemedyContext]:
-        """Return the context that applies the best remedy of an entry, by the remedy's id.
-
-        The mapping is empty if no remedy works, or if the best one changes the function's code or state, or replaces
-        numbers with tensors.
-        """
+        """Return the context that applies the best remedy of an entry, by the remedy's id."""
         return {
             (ident,): partial(_apply_adjustment, working_entry, candidate.adjustment, owner)
             for working_entry, ident, candidate, owner in self.working_remedies
@@ -109,12 +105,12 @@ def find_recompile_remedies(
                     steps = [] if is_enough else findings.manual_steps
                     findings = dataclasses.replace(findings, combined_remedy=combined_remedy, manual_steps=steps)
             except TimeUpError:
-                findings = search.findings_so_far(NO_TIME_AT_ALL)
+                findings = search.findings_so_far(NOTHING_TRIED_REASON)
             except TrialStoppedError as error:
                 recorded_entries.leave_out(entry, error.effect)
                 findings = search.findings_so_far(f"the function was not run again: it {error.effect.description}")
             except KeyboardInterrupt:
-                builder.add(search.findings_so_far(INTERRUPTED))
+                builder.add(search.findings_so_far(INTERRUPTED_REASON))
                 break
             except Exception as error:  # noqa: BLE001 - the function may fail, or a copy may lack what it needs
                 note_if_internal("trying fixes for recompiles", error)

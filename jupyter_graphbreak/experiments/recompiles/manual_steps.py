@@ -45,7 +45,7 @@ _GLOBAL_INTEGER = re.compile(r"(?P<number>G\['(?P<variable>\w+)'\][\w.\[\]'\"]*)
 #: Dynamo's name for a compiled function without its own code, such as a partial.
 _FUNCTION_WITHOUT_CODE = "fn"
 #: The name that :func:`changed_settings` gives the grad mode.
-_GRAD_MODE = "the grad mode"
+_GRAD_MODE_TEXT = "the grad mode"
 _FLAG_STEP = "`{name}` selects between two branches, and each has its own graph, as expected."
 _GRADIENTS_STEP = "`{name}` requires a gradient in some calls only, and each kind has its own graph, as expected."
 _INFERENCE_STEP = (
@@ -114,6 +114,13 @@ _SENTENCES_BY_PATTERN = (
         _INFERENCE_STEP,
     ),
     (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
+    (
+        re.compile(r"^([\w.\[\]'\"]+) == (?:'.*'|\".*\")$"),
+        (
+            "`{name}` is a string, and each of its values has its own graph: that is expected if there are few. "
+            "Otherwise use it outside of the compiled function."
+        ),
+    ),
 )
 #: The sentence about recompiles with an unknown cause.
 GENERAL_STEP = "Decide whether the values that varied can stay the same, or are needed in the compiled function."
@@ -446,7 +453,7 @@ def _sentence_about_length(variation: OtherVariation) -> str:
 def _sentence_about_guard(guard: str) -> str:
     text = plain_guard(guard)
     if settings := changed_settings(guard):
-        if _GRAD_MODE in settings:
+        if _GRAD_MODE_TEXT in settings:
             return (
                 "The function is called with and without gradients (such as for training and for evaluation), and "
                 "each has its own graph, as expected."
@@ -477,7 +484,9 @@ def are_recompiles_expected(mentioned_variations: Variations, recompiles: Sequen
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     if any(map(_STRIDE_GUARD.search, map(plain_guard, guards))):
         return False
-    if guards and all(name_of_function_variable(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
+    if guards and all(
+        name_of_function_variable(guard) or changed_settings(guard) == _GRAD_MODE_TEXT for guard in guards
+    ):
         return len(recompiles) < _MAX_EXPECTED_VALUES
     selecting_kinds = {"flag", "none", "requires_grad"}
     return bool(mentioned_variations.other_variations) and all(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.site import arguments_of
+from jupyter_graphbreak.experiments.families.parsed_source import FunctionNode, Splice
+from jupyter_graphbreak.experiments.families.site import arguments_of, parse_source
 from jupyter_graphbreak.experiments.recompiles.candidates import expression, join_conditions
 from jupyter_graphbreak.experiments.recompiles.compile_calls import find_compile_calls
 from jupyter_graphbreak.experiments.trial.call_specs import Path
@@ -17,6 +16,7 @@ from jupyter_graphbreak.experiments.trial.call_specs import Path
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from jupyter_graphbreak.experiments.families.parsed_source import ParsedSource
     from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
     from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Root
@@ -30,16 +30,6 @@ _TRANSPARENT_NODES = (
 )  # fmt: skip
 #: Nodes that have their own variables.
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)
-_MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class _Splice:
-    """Replaces a range of source text. A position is a line, counted from 1, and a byte in the line, from 0."""
-
-    start: tuple[int, int]
-    end: tuple[int, int]
-    text: str
 
 
 def insert_lines_before_calls(
@@ -55,61 +45,62 @@ def insert_lines_before_calls(
     ``settings_statements`` change settings. They run once, before the loops around the first call of each function. No
     inserted line may assign to the reserved names at the top level.
     """
-    tree = parse_source(text)
-    if tree is None:
+    source = parse_source(text)
+    if source is None:
         return None
-    splices: list[_Splice] = []
-    seen_scopes: set[ast.AST] = set()
+    splices: list[Splice | None] = []
+    visited_scopes: set[ast.AST] = set()
     for _, site in sorted({(site.line, site.column): site for site in sites}.items()):
-        path = _path_to_call(tree, site)
-        statement = _statement_of(path) if path is not None else None
-        if path is None or statement is None:
+        call = _call_at(source, site)
+        statement = _statement_of(source, call) if call is not None else None
+        if call is None or statement is None:
             return None
-        node: Any = path[-1]
-        writer = _CallWriter(text, path, _argument_expressions(node, callee), _unpacked_mapping(node), reserved_names)
+        writer = _CallWriter(source, call, callee, reserved_names)
         if not all(writer.write(preparation, site) for preparation in preparations):
             return None
-        scope, outermost = _scope_of(path)
+        scope, outermost = _scope_of(source, call)
         insertions: dict[ast.stmt, list[str]] = {}
-        if scope not in seen_scopes:
-            seen_scopes.add(scope)
+        if scope not in visited_scopes:
+            visited_scopes.add(scope)
             insertions[outermost] = [*writer.declarations, *settings_statements]
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible_names else ["import torch"]
         for target, lines in insertions.items():
-            insertion = _insertion(text, target, [*imports, *lines]) if lines else None
-            if lines and insertion is None:
-                return None
-            splices += [insertion] if insertion is not None else []
-            imports = []
+            if lines:
+                splices.append(_insertion(source, target, [*imports, *lines]))
+                imports = []
         splices += writer.splices
-    return _apply_splices(text, splices)
+    return source.apply_splices(splices) if splices else text
 
 
-def parse_source(text: str) -> ast.Module | None:
-    """Return the syntax tree of a cell or a file, without its magics; ``None`` if the syntax is invalid."""
-    try:
-        return ast.parse(_MAGIC.sub(r"\1pass", text))
-    except SyntaxError:
-        return None
+def _call_at(source: ParsedSource, site: CallSite) -> ast.Call | None:
+    """Return the call at a location; ``None`` if the source has a different text there."""
+    call_range = site.line, site.column, site.end_line, site.end_column
+    calls = (node for node in ast.walk(source.tree) if isinstance(node, ast.Call))
+    return next(
+        (node for node in calls if (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) == call_range),
+        None,
+    )
 
 
-def _scope_of(path: Sequence[ast.AST]) -> tuple[ast.AST, ast.stmt]:
+def _scope_of(source: ParsedSource, call: ast.Call) -> tuple[ast.AST, ast.stmt]:
     """Return the function around a call, or else the cell or file, and the statement in it that contains the call."""
-    scope_index = max(index for index, part in enumerate(path) if isinstance(part, _SCOPES))
-    statement = next(part for part in path[scope_index + 1 :] if isinstance(part, ast.stmt))
-    return path[scope_index], statement
+    ancestors = list(source.ancestors(call))
+    index = next(index for index, node in enumerate(ancestors) if isinstance(node, _SCOPES))
+    return ancestors[index], next(node for node in reversed(ancestors[:index]) if isinstance(node, ast.stmt))
 
 
-def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
+def _statement_of(source: ParsedSource, call: ast.Call) -> ast.stmt | None:
     """Return the statement that contains a call, if it always evaluates the call exactly once."""
-    statement = next((part for part in reversed(path) if isinstance(part, ast.stmt)), None)
-    if not isinstance(statement, _STATEMENTS):
-        return None
-    if isinstance(statement, ast.If) and not _is_within(path[-1], statement.test):
-        return None
-    nodes_between = path[path.index(statement) + 1 : -1]
-    return statement if all(isinstance(part, _TRANSPARENT_NODES) for part in nodes_between) else None
+    inner: ast.AST = call
+    for node in source.ancestors(call):
+        if isinstance(node, ast.stmt):
+            is_in_block = isinstance(node, ast.If) and inner is not node.test
+            return node if isinstance(node, _STATEMENTS) and not is_in_block else None
+        if not isinstance(node, _TRANSPARENT_NODES):
+            return None
+        inner = node
+    return None
 
 
 def module_of(root: Root, site: CallSite) -> str | None:
@@ -121,30 +112,22 @@ class _CallWriter:
     """Collects the lines to insert before a call, and the replacements in the call itself."""
 
     def __init__(
-        self,
-        text: str,
-        path: Sequence[ast.AST],
-        arguments_by_name: Mapping[str, ast.expr] | None,
-        unpacked_mapping: ast.expr | None,
-        reserved_names: Collection[str],
+        self, source: ParsedSource, call: ast.Call, callee: Callable[..., Any], reserved_names: Collection[str]
     ) -> None:
-        self.splices: list[_Splice] = []
-        self._text = text
-        self._path = path
-        #: Whether the arguments of the call are known.
-        self._has_known_arguments = arguments_by_name is not None
-        self._arguments_by_name = arguments_by_name or {}
-        #: The mapping that the call unpacks.
-        self._unpacked_mapping = unpacked_mapping
+        self.splices: list[Splice] = []
+        self._source = source
+        self._call = call
+        #: The expressions of the arguments by parameter name; ``None`` if they are unknown.
+        self._arguments_by_name = _argument_expressions(call, callee)
         self._reserved_names = reserved_names
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
         self._code_blocks: list[list[str]] = []
-        #: The names of arguments that are evaluated before the call, by the positions of the arguments.
-        self._hoisted_names: dict[tuple[int, int], str] = {}
-        #: The positions of arguments that are replaced in the call itself.
-        self._replaced_positions: set[tuple[int, int]] = set()
+        #: The names of the arguments that are evaluated before the call.
+        self._hoisted_names: dict[ast.expr, str] = {}
+        #: The arguments that are replaced in the call itself.
+        self._replaced_arguments: set[ast.expr] = set()
 
     @property
     def lines(self) -> list[str]:
@@ -174,7 +157,7 @@ class _CallWriter:
 
     def _can_assign_global(self, name: str) -> bool:
         """Add a ``global`` declaration if needed; return whether the code around the call can assign the variable."""
-        scope, _ = _scope_of(self._path)
+        scope, _ = _scope_of(self._source, self._call)
         if isinstance(scope, ast.Module):
             return True
         if not isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -188,39 +171,27 @@ class _CallWriter:
 
     def _write_argument(self, preparation: CallPreparation) -> bool:
         """Write the code that changes an argument, and return whether that is possible."""
-        preparation = self._for_variadic_argument(preparation)
+        if self._arguments_by_name is None:
+            return False
+        preparation = _for_variadic_argument(preparation, self._arguments_by_name)
         name = preparation.path.root.name
         argument = self._arguments_by_name.get(name)
-        if not self._has_known_arguments:
-            return False
-        if argument is None and self._unpacked_mapping is not None:
-            return self._write_unpacked(preparation, self._text_of(self._unpacked_mapping))
+        mapping = _unpacked_mapping(self._call)
+        if argument is None and mapping is not None:
+            return self._write_unpacked(preparation, self._source.text_of(mapping))
         if argument is None:
             return preparation.optional_path is not None  # this call leaves the argument out
-        hoisted_name = self._hoisted_names.get(_start(argument))
-        if preparation.assigns and not preparation.path.steps and hoisted_name is None:
+        if preparation.assigns and not preparation.path.steps and argument not in self._hoisted_names:
             if preparation.code_after:
                 return self._write_new_value(preparation, argument)
-            argument_text = self._text_of(argument)
-            self._replaced_positions.add(_start(argument))
-            self.splices.append(_Splice(_start(argument), _end(argument), preparation.new_value(argument_text)))
+            self._replaced_arguments.add(argument)
+            self._replace(argument, preparation.new_value(self._source.text_of(argument)))
             return True
         if not self._hoist(argument, name):
             return False
-        argument_text = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
+        argument_text = self._hoisted_names.get(argument) or self._source.text_of(argument)
         self._code_blocks.append(preparation.lines(lambda path: f"{argument_text}{''.join(map(str, path.steps))}"))
         return True
-
-    def _for_variadic_argument(self, preparation: CallPreparation) -> CallPreparation:
-        """Return a preparation whose root is the argument itself if it is an item of ``*args`` or ``**kwargs``."""
-        root, steps = preparation.path
-        name = _name_of_variadic_argument(root.name, steps[0].key) if steps else ""
-        if name not in self._arguments_by_name or root.name in self._arguments_by_name:
-            return preparation
-        optional_path = preparation.optional_path
-        if optional_path is not None:
-            optional_path = Path(root._replace(name=name), optional_path.steps[1:])
-        return replace(preparation, path=Path(root._replace(name=name), steps[1:]), optional_path=optional_path)
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
         """Write the code that changes an item of the unpacked mapping, and return whether that is possible."""
@@ -233,52 +204,51 @@ class _CallWriter:
         return True
 
     def _write_new_value(self, preparation: CallPreparation, argument: ast.expr) -> bool:
-        """Write code that evaluates the new value of an argument before the statement and then changes this value.
-
-        Return whether that is possible.
-        """
+        """Write code that evaluates and changes an argument before the statement; return whether that is possible."""
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
-        argument_text = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
+        argument_text = self._hoisted_names.get(argument) or self._source.text_of(argument)
         new_name = self._new_name(f"{name}_tensor")
-        self._hoisted_names[_start(argument)] = new_name
+        self._hoisted_names[argument] = new_name
         self._evaluations.append(f"{new_name} = {preparation.new_value(argument_text)}")
         self._code_blocks.append([preparation.code_after.replace("NAME", new_name)])
-        self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
-        self.splices.append(_Splice(_start(argument), _end(argument), new_name))
+        self._replace(argument, new_name)
         return True
 
-    def _text_of(self, node: ast.expr) -> str:
-        return ast.get_source_segment(self._text, node) or ""
+    def _replace(self, argument: ast.expr, new_text: str) -> None:
+        """Replace an argument in the call, instead of an earlier replacement."""
+        start = self._source.start_of(argument)
+        self.splices = [
+            *(splice for splice in self.splices if splice.start != start),
+            self._source.replacement(argument, new_text),
+        ]
 
     def _hoist(self, argument: ast.expr, name: str) -> bool:
         """Write code that evaluates, before the statement, the earlier arguments of the call and then an argument.
 
         Return whether that is possible. The expression that is called must only look up a value.
         """
-        node: Any = self._path[-1]
-        if _is_lookup(argument) or _start(argument) in self._hoisted_names:
+        if _is_lookup(argument) or argument in self._hoisted_names:
             return True
-        names = {id(value): parameter for parameter, value in self._arguments_by_name.items()}
-        parts = arguments_of(node)
-        earlier_arguments = sorted((part for part in parts if _start(part) <= _start(argument)), key=_start)
-        if not _is_lookup(node.func):
+        if not _is_lookup(self._call.func):
             return False
-        for part in earlier_arguments:
-            if _start(part) in self._replaced_positions:
+        names = {value: parameter for parameter, value in (self._arguments_by_name or {}).items()}
+        for part in sorted(arguments_of(self._call), key=self._source.start_of):
+            if part in self._replaced_arguments:
                 return False
-            if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted_names:
-                continue
-            new_name = self._new_name(names.get(id(part), name))
-            self._hoisted_names[_start(part)] = new_name
-            self._evaluations.append(f"{new_name} = {self._text_of(part)}")
-            self.splices.append(_Splice(_start(part), _end(part), new_name))
+            if not (_is_lookup(part) or isinstance(part, ast.Constant) or part in self._hoisted_names):
+                new_name = self._new_name(names.get(part, name))
+                self._hoisted_names[part] = new_name
+                self._evaluations.append(f"{new_name} = {self._source.text_of(part)}")
+                self._replace(part, new_name)
+            if part is argument:
+                break
         return True
 
     def _new_name(self, name: str) -> str:
         """Return a name that is not used in the function around the call, or else in the cell or file."""
-        scope, _ = _scope_of(self._path)
+        scope, _ = _scope_of(self._source, self._call)
         used_names = _names_in(scope) | set(self._hoisted_names.values())
         if isinstance(scope, ast.Module):
             used_names |= set(self._reserved_names)
@@ -287,43 +257,16 @@ class _CallWriter:
         return name
 
 
-def _path_to_call(tree: ast.AST, site: CallSite) -> list[ast.AST] | None:
-    """Return the nodes from the root of a tree to a call, the call last; ``None`` if the tree lacks the call."""
-    call_range = (site.line, site.column), (site.end_line, site.end_column)
-    path: list[ast.AST] = [tree]
-    while True:
-        inner = next(
-            (
-                child
-                for child in _located_children(path[-1])
-                if _start(child) <= call_range[0] and call_range[1] <= _end(child)
-            ),
-            None,
-        )
-        if inner is None:
-            return None
-        path.append(inner)
-        if isinstance(inner, ast.Call) and (_start(inner), _end(inner)) == call_range:
-            return path
-
-
-def _located_children(node: ast.AST) -> list[Any]:
-    children: list[Any] = []
-    for child in ast.iter_child_nodes(node):
-        children += [child] if hasattr(child, "lineno") else _located_children(child)
-    return children
-
-
-def _start(node: Any) -> tuple[int, int]:
-    return node.lineno, node.col_offset
-
-
-def _end(node: Any) -> tuple[int, int]:
-    return node.end_lineno, node.end_col_offset
-
-
-def _is_within(node: ast.AST, outer: ast.AST) -> bool:
-    return _start(outer) <= _start(node) and _end(node) <= _end(outer)
+def _for_variadic_argument(preparation: CallPreparation, arguments_by_name: Mapping[str, ast.expr]) -> CallPreparation:
+    """Return a preparation whose root is the argument itself if it is an item of ``*args`` or ``**kwargs``."""
+    root, steps = preparation.path
+    name = _name_of_variadic_argument(root.name, steps[0].key) if steps else ""
+    if name not in arguments_by_name or root.name in arguments_by_name:
+        return preparation
+    optional_path = preparation.optional_path
+    if optional_path is not None:
+        optional_path = Path(root._replace(name=name), optional_path.steps[1:])
+    return replace(preparation, path=Path(root._replace(name=name), steps[1:]), optional_path=optional_path)
 
 
 def _argument_expressions(node: ast.Call, callee: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
@@ -366,7 +309,7 @@ def _unpacked_mapping(node: ast.Call) -> ast.expr | None:
 
 
 def _is_lookup(node: ast.expr) -> bool:
-    """Return whether an expression only looks a value up, so that it can be evaluated twice."""
+    """Return whether an expression only looks a value up, so it can be evaluated twice."""
     match node:
         case ast.Name():
             return True
@@ -394,70 +337,54 @@ def _names_in(scope: ast.AST) -> set[str]:
     return names
 
 
-def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
-    """Return the splice that inserts lines before a statement, even after a colon or a semicolon on its line.
-
-    The result is ``None`` if the lines cannot be inserted there.
-    """
-    source = text.split("\n")[statement.lineno - 1]
-    text_before = source.encode()[: statement.col_offset].decode()
+def _insertion(source: ParsedSource, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
+    """Return the splice that inserts lines before a statement, even behind a colon or semicolon, if possible."""
     code = "\n".join(lines).split("\n")
-    if not text_before.strip():
-        return _Splice((statement.lineno, 0), (statement.lineno, 0), "".join(f"{text_before}{line}\n" for line in code))
-    indent = text_before[: len(text_before) - len(text_before.lstrip())]
-    if text_before.rstrip().endswith(":"):
-        code_before, indent = text_before.rstrip(), f"{indent}    "
-        text_after = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
+    if (insertion := source.insertion_before(statement, code)) is not None:
+        return insertion
+    line_start, start = source.line_start(statement.lineno), source.start_of(statement)
+    code_before = source.text[line_start:start].rstrip()
+    indent = code_before[: len(code_before) - len(code_before.lstrip())]
+    if code_before.endswith(":"):
+        indent += "    "
+        text_after = source.text[source.end_of(statement) : source.line_end(statement.lineno)]
         if statement.end_lineno != statement.lineno or text_after.strip().startswith(";"):
             return None
-    elif text_before.rstrip().endswith(";"):
-        code_before = text_before.rstrip().rstrip(";").rstrip()
+    else:
+        code_before = code_before.rstrip(";").rstrip()
         if ":" in code_before:  # the body of a statement on the same line
             return None
-    else:
-        return None
     inserted_text = "".join(f"\n{indent}{line}" for line in code)
-    return _Splice((statement.lineno, len(code_before.encode())), _start(statement), f"{inserted_text}\n{indent}")
-
-
-def _apply_splices(text: str, splices: Iterable[_Splice]) -> str:
-    lines = [line.encode() for line in text.split("\n")]
-    for splice in sorted(splices, key=lambda splice: splice.start, reverse=True):
-        (first, column), (last, end) = splice.start, splice.end
-        joined_line = lines[first - 1][:column] + splice.text.encode() + lines[last - 1][end:]
-        lines[first - 1 : last] = joined_line.split(b"\n")
-    return "\n".join(line.decode() for line in lines)
+    return Splice(line_start + len(code_before), start, f"{inserted_text}\n{indent}")
 
 
 def add_dynamic_argument(
     texts: Mapping[str, str], definition: CompiledDefinition, owner: str | None
 ) -> dict[str, str] | None:
     """Return the changed texts of the sources that compile a function, with ``dynamic=True``; ``None`` if none do."""
-    trees = {source: tree for source, text in texts.items() if (tree := parse_source(text)) is not None}
-    splices: dict[str, list[_Splice]] = {}
-    for source, node in find_compile_calls(trees, definition, owner):
-        splices.setdefault(source, []).append(_splice_for_dynamic_argument(texts[source], node))
-    return {source: _apply_splices(texts[source], changes) for source, changes in splices.items()} or None
+    sources = {ident: source for ident, text in texts.items() if (source := parse_source(text)) is not None}
+    trees = {ident: source.tree for ident, source in sources.items()}
+    splices: dict[str, list[Splice]] = {}
+    for ident, node in find_compile_calls(trees, definition, owner):
+        splices.setdefault(ident, []).append(_splice_for_dynamic_argument(sources[ident], node))
+    return {ident: sources[ident].apply_splices(changes) or texts[ident] for ident, changes in splices.items()} or None
 
 
-def _splice_for_dynamic_argument(text: str, node: ast.expr) -> _Splice:
+def _splice_for_dynamic_argument(source: ParsedSource, node: ast.expr) -> Splice:
+    end_of_call = source.end_of(node)
     if not isinstance(node, ast.Call):
-        return _Splice(_end(node), _end(node), "(dynamic=True)")
+        return Splice(end_of_call, end_of_call, "(dynamic=True)")
     dynamic_keyword = next((keyword for keyword in node.keywords if keyword.arg == "dynamic"), None)
     if dynamic_keyword is not None:
-        return _Splice(_start(dynamic_keyword.value), _end(dynamic_keyword.value), "True")
+        return source.replacement(dynamic_keyword.value, "True")
     arguments = arguments_of(node)
     if not arguments:
-        line, column = _end(node)
-        return _Splice((line, column - 1), (line, column - 1), "dynamic=True")
-    end = max(map(_end, arguments))
-    rest_of_line = text.split("\n")[end[0] - 1].encode()[end[1] :].decode()
-    if rest_of_line.lstrip().startswith(")") and (
-        end[0],
-        end[1] + len(rest_of_line) - len(rest_of_line.lstrip()) + 1,
-    ) != _end(node):
-        end = end[0], end[1] + rest_of_line.index(")") + 1  # an argument in parentheses
-    return _Splice(end, end, ", dynamic=True")
+        return Splice(end_of_call - 1, end_of_call - 1, "dynamic=True")
+    end = max(map(source.end_of, arguments))
+    parenthesis = source.text.index(")", end)
+    if not source.text[end:parenthesis].strip() and parenthesis + 1 < end_of_call:
+        end = parenthesis + 1  # an argument in parentheses
+    return Splice(end, end, ", dynamic=True")
 
 
 class ReadingLine(NamedTuple):
@@ -468,10 +395,7 @@ class ReadingLine(NamedTuple):
 
 
 def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> ReadingLine | None:
-    """Return the first line outside a function that reads one of several numbers, except arguments.
-
-    ``own_line`` is the first line of the function or its decorator; ``None`` if a different source defines it.
-    """
+    """Return the first line outside a function that reads one of several numbers, except arguments."""
     read_paths = [path for path in paths if path.steps or path.root.kind != "argument"]
     nodes = _expressions_outside_function(tree, own_line)
     readers = [ReadingLine(node.lineno, path) for node in nodes for path in read_paths if _reads(node, path)]

@@ -151,7 +151,7 @@ def run_lines(
     if module is not None:
         names[owner] = module.read()
     names_before = dict(names)
-    exec(code, names)  # noqa: S102 - the lines of a remedy
+    exec(code, names)  # noqa: S102 - runs the lines of a remedy
     for name, binding in state.items():
         if names[name] is not names_before[name]:
             binding.write(names[name])

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.analysis.functions import head_kind, head_kind_of_line
+from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-from jupyter_graphbreak.experiments.recompiles.placement import ReadingLine, find_reading_line, parse_source
+from jupyter_graphbreak.experiments.recompiles.placement import ReadingLine, find_reading_line
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.remedies.application import Program, source_text
 from jupyter_graphbreak.records.package_paths import is_library
@@ -106,17 +107,14 @@ class ReportTexts:
         return source in self._report_sources and self._report_sources[source].kind != "library"
 
     def locate_specializing_line(self, path: str, line: int, code: str) -> SpecializingLine:
-        """Return a line that PyTorch reports, with the number that the editor shows for it.
-
-        The path may be only the end of the file's path.
-        """
+        """Return a line that PyTorch reports, with the number that the editor shows for it."""
         filename = next((known_filename for known_filename in self._ids if known_filename.endswith(path)), path)
         cell = self._find_cell(filename)
         source = self._ids.get(filename, filename)
         is_own = cell is not None or self.is_own(source) or not is_library(filename)
         library_file = None if is_own else PurePath(path).name
         line += cell.line_offset if cell is not None else 0
-        tree = parse_source(self.text(source)) if source in self._files else None
+        tree = parse_python(self.text(source)) if source in self._files else None
         head = head_kind(tree, line) if tree is not None else head_kind_of_line(code)
         return SpecializingLine(source, line, code, library_file, head=head)
 
@@ -129,12 +127,9 @@ class ReportTexts:
     def find_reading_line(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
     ) -> tuple[str, ReadingLine] | None:
-        """Return the name of a source and a line in it, outside the function, that reads one of several numbers.
-
-        The result is ``None`` if there is no such line.
-        """
+        """Return the name of a source and its line outside the function that reads one of several numbers, if any."""
         for source, text in self.all_texts(sites).items():
-            tree = parse_source(text)
+            tree = parse_python(text)
             own_line = definition.line if source == definition.source else None
             reader = find_reading_line(paths, tree, own_line) if tree is not None else None
             if reader is not None:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _REJECTED_MARK_ERROR = "ConstraintViolationError"
 #: PyTorch's message if the code turns a marked size into a constant.
 _SPECIALIZED_MESSAGE = "specialized it to be a constant"
-#: A line in the stacks of this message.
+#: A line in the stacks of PyTorch's message about a marked size that became a constant.
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The smallest share of the compilations after the first call that a change must avoid.
 _MIN_AVOIDED_SHARE = 0.2
@@ -63,7 +63,7 @@ _MIN_AVOIDED_SHARE = 0.2
 _MAX_UNSEEN = 3
 #: The maximum number of calls with sizes near constants in the code.
 _MAX_AROUND_CONSTANTS = 4
-#: The largest such size, unless the run used a larger size.
+#: The largest size to try near a constant in the code, unless the run used a larger size.
 _MAX_CONSTANT_SIZE = 128
 #: The maximum number of numbers for which edge values are tried.
 _MAX_EDGE_NUMBERS = 2
@@ -220,10 +220,7 @@ class CallTrials:
         return self._run_further_calls(calls_with_different_tensor_kinds(self._usable_calls[0]))
 
     def _find_varying_paths(self) -> frozenset[str]:
-        """Return the paths of values that vary from run to run, such as the time of day.
-
-        The calls are repeated to find these values only if compiled results differ.
-        """
+        """Return the paths of values that vary from run to run, which matters only if compiled results differ."""
         pairs = zip(self._expected_results, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
@@ -250,10 +247,10 @@ class CallTrials:
     def _differences(self, expected: Result, result: Result, measure_rounding: _MeasureRounding) -> list[Difference]:
         """Return the differences of a result, except those that rounding errors explain."""
         compare = functools.partial(differences, expected, result, ignored_paths=self._varying_paths)
-        found_differences = compare()
-        if any(difference.kind in ROUNDED_KINDS for difference in found_differences):
+        all_differences = compare()
+        if any(difference.kind in ROUNDED_KINDS for difference in all_differences):
             return compare(rounding_errors=measure_rounding())
-        return found_differences
+        return all_differences
 
     @property
     def compilations(self) -> int:
@@ -266,10 +263,7 @@ class CallTrials:
         return self.original.counts[0].frames
 
     def expected_compilation_count(self, selecting_variations: Sequence[OtherVariation]) -> int:
-        """Return how many frames are compiled if each program that the calls select is compiled once.
-
-        Flags and similar values select a program, besides the modes of the calls.
-        """
+        """Return how many frames are compiled if each program that the calls select is compiled once."""
         programs = {
             (
                 call.modes,
@@ -615,11 +609,7 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
-    """Return whether a value is of the kind that the run used.
-
-    A size, a length or a count must not be less than 2 unless the run used the value. Any other number must have a sign
-    that the run used.
-    """
+    """Return whether a value is of the kind that the run used: for a size, not less than 2; else with the same sign."""
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
     if all(used_value > 0 for used_value in axis.values):

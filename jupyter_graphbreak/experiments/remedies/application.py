@@ -85,7 +85,7 @@ class LiveFunctions:
         self._filenames = filenames
         self._known_functions: list[weakref.ref[types.FunctionType]] | None = None
 
-    def in_files(
+    def functions_in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
     ) -> list[types.FunctionType]:
         """Return the functions, ``copies`` included, that are defined in the given files.
@@ -96,7 +96,7 @@ class LiveFunctions:
         if not filenames:
             return []
         if self._known_functions is None:
-            functions = [*_functions_in(gc.get_objects()), *_FROZEN_FUNCTIONS.in_files(self._filenames)]
+            functions = [*_functions_in(gc.get_objects()), *_FROZEN_FUNCTIONS.functions_in_files(self._filenames)]
             self._known_functions = [
                 weakref.ref(function) for function in functions if function.__code__.co_filename in self._filenames
             ]
@@ -121,7 +121,7 @@ class _FrozenFunctions:
         self._count = 0
         self._by_file: dict[str, list[weakref.ref[types.FunctionType]]] = {}
 
-    def in_files(self, filenames: Iterable[str]) -> list[types.FunctionType]:
+    def functions_in_files(self, filenames: Iterable[str]) -> list[types.FunctionType]:
         """Return the frozen functions that are defined in the given files."""
         count = gc.get_freeze_count()
         if count > self._count or not count:
@@ -212,7 +212,7 @@ class Application:
                 program.compile_text(program.texts[source], filename), new_code_objects
             )
             self.definitions += _new_definitions(program.texts[source], text, filename)
-        for function in program.functions.in_files(counterparts_by_file, copies):
+        for function in program.functions.functions_in_files(counterparts_by_file, copies):
             old_code = function.__code__
             new_code = _counterpart(counterparts_by_file[old_code.co_filename], old_code)
             if new_code is None:
@@ -226,7 +226,7 @@ class Application:
     def _limit_to_copies_if_threads_run(
         self, counterparts_by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Limit the change to copies if one of the user's other threads runs: that thread must not run changed code.
+        """Limit the change to copies if one of the user's other threads runs, which must not run changed code.
 
         A ThreadRunsChangeError is raised if the change needs a function that has no copy, such as a method.
         """
@@ -294,7 +294,7 @@ class Application:
         if definition.name in created_functions:
             namespace[definition.name] = created_functions[definition.name]
         else:
-            exec(definition.code, namespace)  # noqa: S102 - the changed program
+            exec(definition.code, namespace)  # noqa: S102 - runs the changed program
             created_functions[definition.name] = namespace[definition.name]
 
 

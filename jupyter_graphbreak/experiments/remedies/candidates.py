@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: The working verdicts, best first.
 VERDICT_RANK: dict[RemedyVerdict, int] = {"works": 0, "works on what ran": 1, "works but differs": 2}
+#: The kinds of steps; the first one that a candidate contains is its kind.
+_KINDS: tuple[RemedyKind, ...] = ("edit", "switch", "setting")
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,20 @@ class Candidate:
         cls,
         families: Iterable[str],
         titles: Iterable[str],
-        kind: RemedyKind,
-        breaks: Iterable[str],
+        kinds: Iterable[RemedyKind],
+        goals: Iterable[str],
         watched_conditions: tuple[WatchedCondition, ...],
         result: TrialResult,
     ) -> Candidate:
-        """Return a candidate without duplicate families and titles, and with its breaks sorted by their numbers."""
+        """Return a candidate with the families, titles and kinds of its steps, and with its breaks in order.
+
+        These are the breaks that it removes if it works, or else its goals.
+        """
+        breaks = result.removed_break_ids if result.verdict in WORKING else goals
         return cls(
             tuple(dict.fromkeys(families)),
             tuple(dict.fromkeys(titles)),
-            kind,
+            min(kinds, key=_KINDS.index),
             tuple(sorted(breaks, key=_id_sort_key)),
             watched_conditions,
             result,

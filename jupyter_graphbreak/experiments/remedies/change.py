@@ -225,11 +225,7 @@ def remedy_of_change(
 
 
 def decision_remedy(ident: str, sentence: str | None, reason: str | None) -> Remedy:
-    """Return a remedy that changes nothing and only names a decision that the user has to make.
-
-    The caller adds its breaks or recompiles. The decision is ``None`` as long as changes are left to try; ``reason``
-    says why no change was tried.
-    """
+    """Return a remedy that changes nothing: the user's decision, if nothing else is left, and why nothing was tried."""
     return Remedy(
         id=ident, breaks=[], family="person", title="A person must decide", kind="person", verdict="not tried",
         reason=reason, person=sentence,
@@ -259,7 +255,7 @@ def restore_switches_on_exit(change: Change) -> Iterator[None]:
 def _state_owners(switch: KnownSwitch) -> list[Any]:
     """Return the objects whose attributes a switch may change."""
     names = {switch.library: importlib.import_module(switch.library)}
-    return [eval(expression, names) for expression in switch.state_expressions]  # noqa: S307 - code from our own table
+    return [eval(expression, names) for expression in switch.state_expressions]  # noqa: S307 - our own table contains the code
 
 
 def _restore_attributes(owner: Any, values: Mapping[str, Any]) -> None:

@@ -50,7 +50,7 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
         with restore_switches_on_exit(change):
             os.environ.update(environment)
             for switch in library_switches(change):
-                exec(switch.code or "", {})  # noqa: S102 - a switch
+                exec(switch.code or "", {})  # noqa: S102 - runs the code of a switch
             with application.replace_code(), _prepare_call(change, application, subject) as function:
                 if change.compiles_inner_function:  # a stance of `torch.compiler` would cost time on every call
                     _replace_definitions(application, function, compile_inner)
@@ -68,11 +68,7 @@ def make_remedy_context(entry: Entry, program: Program, change: Change) -> Calla
 def open_to_compile(
     entry: Entry, program: Program, change: Change
 ) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
-    """Yield the function of a changed program on copies, its subject, and the applied change.
-
-    While the context is open, Dynamo compiles the function again. The errors are those of
-    :class:`~jupyter_graphbreak.experiments.remedies.application.Application`.
-    """
+    """Yield the function of a changed program on copies, to be compiled again, its subject, and the applied change."""
     with sandbox_runs(), use_eager_random_numbers(), restore_switches_on_exit(change):
         # The code shows which state to copy, and a changed function may use some of it only through a new function.
         subject = _copy_with_switches(entry, change)
@@ -112,7 +108,7 @@ def _copy_with_switches(entry: Entry, change: Change) -> Subject:
     """Return a copy of an entry after running the switches of a change. Each run starts from that state."""
     subject = Subject(entry.function, entry.arguments)
     for switch in (switches := library_switches(change)):
-        exec(switch.code or "", {})  # noqa: S102 - a switch
+        exec(switch.code or "", {})  # noqa: S102 - runs the code of a switch
     statements = [
         statement for statement in change.switch_statements if statement not in {switch.code for switch in switches}
     ]
@@ -120,7 +116,7 @@ def _copy_with_switches(entry: Entry, change: Change) -> Subject:
         return subject
     model = outermost_module(subject.function, subject.arguments or entry.arguments)
     for statement in statements:
-        exec(statement, {"model": model})  # noqa: S102 - a switch
+        exec(statement, {"model": model})  # noqa: S102 - runs the code of a switch
     return Subject(subject.function, subject.arguments, name_snapshot=subject.name_snapshot())
 
 

@@ -90,12 +90,12 @@ def run_on_inputs(
     _, subject, change, find_cell = program
     backend = clone_backend(backend)
 
-    def compile_here(function: Any) -> Any:
+    def compile_with_backend(function: Any) -> Any:
         return original.entry.compile(function, backend)
 
-    inner = InnerModules(subject, change.inner_targets, compile_here)
+    inner = InnerModules(subject, change.inner_targets, compile_with_backend)
     compiled_call = (
-        inner.wrap_call(program.function) if change.compiles_inner_function else compile_here(program.function)
+        inner.wrap_call(program.function) if change.compiles_inner_function else compile_with_backend(program.function)
     )
     backend_to_force = backend if change.compiles_inner_function else None
     start, time_left = time.monotonic(), seconds_left()

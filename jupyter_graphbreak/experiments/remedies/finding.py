@@ -27,7 +27,7 @@ from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildErro
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.recording.recorder import cell_of_shell
-from jupyter_graphbreak.report.remedies import INTERRUPTED
+from jupyter_graphbreak.report.remedies import INTERRUPTED_REASON
 from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ def find_remedies_of_call(
     options = compile_arguments(fn) or CompileArguments("eager")
     entry = Entry(callable_name(function), None, function, Arguments(*args, **kwargs).to_positional(function), *options)
     deadline = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
-    why_not = entry.why_not_run()
-    if why_not is not None:
-        return _empty_result(why_not)
+    reason = entry.why_not_run()
+    if reason is not None:
+        return _empty_result(reason)
     with entry.set_up():
         try:
             with limit_time(_deadline_of_first_run(deadline, own_changes)):
@@ -108,7 +108,7 @@ def find_remedies_of_call(
                     raise ValueError(_no_effect_message(rewrite))
             search.run()
         except KeyboardInterrupt:
-            reasons.append(INTERRUPTED)
+            reasons.append(INTERRUPTED_REASON)
     return _collect_remedies(runner.original.report, runner.original.files, [search], reasons)
 
 
@@ -131,7 +131,7 @@ def _not_started_message(entry: Entry) -> str:
     return f"Nothing was tried for {entry.name}: the time limit was reached before it could run."
 
 
-def find_remedies(  # noqa: PLR0913 - independent options of one search
+def find_remedies(  # noqa: PLR0913 - the options of the search are independent
     report: Report,
     files: Mapping[str, str],
     recorded_entries: RecordedEntries,
@@ -182,7 +182,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                 if break_ids_to_remove:
                     progress.search(runner, entry_deadline, break_ids_to_remove)
     except KeyboardInterrupt:
-        reasons.append(INTERRUPTED)
+        reasons.append(INTERRUPTED_REASON)
         note = "The search for remedies was interrupted before it reached some breaks; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
     if seconds == 0:  # only the user's own edits were to be tried

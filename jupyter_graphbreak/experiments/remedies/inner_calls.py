@@ -95,8 +95,8 @@ def find_inner_calls(
 ) -> InnerCalls:
     """Return the largest parts of an entry without breaks or, if there are none, the largest part with a single break.
 
-    Some breaks must stay outside the compiled parts, such as those of a backward pass. If there are any and the parts
-    without breaks are small, the result may be larger parts that contain other breaks, but none of these.
+    Some breaks must stay outside the compiled parts, such as those of a backward pass. If there are such breaks
+    and the parts without breaks are small, the result may be larger parts that contain only other breaks.
     """
     paths_by_id: dict[int, str] = {}
     with sandbox_runs():
@@ -113,11 +113,16 @@ def find_inner_calls(
         with record_calls(call_and_note_paths, ignores_updates=bool(outside_break_ids)) as (program, root):
             original.run(program, subject, original.cases[0])
     breaking_lines = _breaking_lines(report, files, root)
+    recompiled_functions = frozenset(
+        (files.get(recompile.location.source, ""), recompile.location.line)
+        for recompile in report.recompiles
+        if recompile.location is not None
+    )
     all_break_ids = {break_.id for break_ in report.breaks}
-    parts_without_breaks = _largest_parts(root, breaking_lines, paths_by_id, ids_in_entry)
+    parts_without_breaks = _largest_parts(root, breaking_lines, recompiled_functions, paths_by_id, ids_in_entry)
     if outside_break_ids and parts_without_breaks.share < _SUFFICIENT_SHARE:
         lines_outside = {line: breaks & outside_break_ids for line, breaks in breaking_lines.items()}
-        larger_parts = _largest_parts(root, lines_outside, paths_by_id, ids_in_entry)
+        larger_parts = _largest_parts(root, lines_outside, recompiled_functions, paths_by_id, ids_in_entry)
         if larger_parts.share > parts_without_breaks.share:
             functions = {function for call in larger_parts.calls for function in call.functions}
             nodes = [node for node in root.walk() if _function_of(node) in functions]
@@ -131,9 +136,17 @@ def find_inner_calls(
 
 
 def _largest_parts(
-    root: CallNode, breaking_lines: _BreakingLines, paths_by_id: Mapping[int, str], ids_in_entry: set[int]
+    root: CallNode,
+    breaking_lines: _BreakingLines,
+    recompiled_functions: frozenset[tuple[str, int]],
+    paths_by_id: Mapping[int, str],
+    ids_in_entry: set[int],
 ) -> InnerCalls:
-    """Return the largest parts of a recorded call that run no line on which something breaks."""
+    """Return the largest parts of a recorded call that run no line on which something breaks.
+
+    If the call runs layers, a function without layers is left out if it recompiles: it would recompile again.
+    ``recompiled_functions`` contains the files and the lines of such functions.
+    """
     # In a short example, the model may be a single layer.
     is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
@@ -149,6 +162,7 @@ def _largest_parts(
     large_parts = [
         key
         for key, layers_of_part in layers_by_part.items()
+        if layers_of_part or not all_layers or _place_of(parts[key][0]) not in recompiled_functions
         if ops[key] >= min_ops
         or (ops[key] >= min_ops_of_part and len(layers_of_part) >= max(1, _MIN_SHARE_OF_LAYERS * len(all_layers)))
     ]
@@ -239,6 +253,11 @@ def _function_of(node: CallNode) -> tuple[str, str]:
     return (node.code.co_filename, node.code.co_name) if node.code is not None else ("", "")
 
 
+def _place_of(node: CallNode) -> tuple[str, int]:
+    """Return the file and the line of the function of a call; empty for the root."""
+    return (node.code.co_filename, node.code.co_firstlineno) if node.code is not None else ("", 0)
+
+
 def _user_function_name(node: CallNode) -> str | None:
     """Return the name of a node's function if it is at the top level of the user's sources."""
     code = node.code
@@ -275,11 +294,7 @@ def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_
 
 
 def _is_compilable(node: CallNode, path: str | None, *, is_one_layer: bool) -> bool:
-    """Return whether a module can be compiled in place.
-
-    The module's path must have no private attribute, and the module must be the whole model or more than a single layer
-    of PyTorch.
-    """
+    """Return whether a module can be compiled in place: at a public path, and not one of several layers of PyTorch."""
     if path is None or any(step.startswith("_") for step in path.split(".")):
         return False
     is_of_torch = node.code is not None and is_framework_file(node.code.co_filename)
@@ -390,7 +405,7 @@ def record_calls(
         elif event == "return" and len(stack) > 1:
             stack.pop()
 
-    def count_operation(requires_grad: bool) -> None:  # noqa: FBT001 - the only argument
+    def count_operation(requires_grad: bool) -> None:  # noqa: FBT001 - the function has no other parameter
         if stack and (not ignores_updates or requires_grad or any(node.is_forward for node in stack)):
             stack[-1].direct_op_count += 1
 

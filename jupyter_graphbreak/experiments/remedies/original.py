@@ -16,7 +16,7 @@ from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disab
 from jupyter_graphbreak.experiments.remedies.application import replace_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state_paths
-from jupyter_graphbreak.experiments.trial.inputs import OF_DIFFERENT_SIZE, Input, example_of
+from jupyter_graphbreak.experiments.trial.inputs import DIFFERENT_SIZE_SUFFIX, Input, example_of
 from jupyter_graphbreak.experiments.trial.named_objects import named_tensors
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, limit_lines, sandbox_runs
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
@@ -66,7 +66,7 @@ def record_test_results() -> Iterator[dict[int, set[bool | None]]]:
     """
     results: dict[int, set[bool | None]] = defaultdict(set)
 
-    def record(number: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
+    def record(number: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - the instrumented code calls it by position
         if not is_test:
             results[number].add(None)
             return value
@@ -87,11 +87,11 @@ _MAX_INPUTS = 6
 _MAX_DERIVING_S = 10.0
 #: The maximum size in bytes of the results on edge inputs.
 _MAX_KEPT_BYTES = 1 << 26
-#: The number of these results to keep in any case.
+#: The number of results on edge inputs to keep, whatever their size.
 _MIN_EDGE_CASES = 3
 #: The share of the remaining time after which no more inputs are derived.
 _SHARE_OF_INPUTS = 0.06
-#: The factor by which the wall-clock time may exceed this share, because other programs may use the processor.
+#: The factor by which deriving inputs may take more wall-clock time than processor time: the machine may be busy.
 _WALL_CLOCK_FACTOR = 4.0
 #: The backends that run a graph as it was captured.
 _BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
@@ -101,9 +101,9 @@ _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
 _ERRORS_IN_PLACE = ("can't be cast to the desired output type", "is being used in an in-place operation")
 #: The maximum number of edge inputs for which a program is compiled.
 _MAX_EDGE_CASES = 6
-#: The same maximum for a program that differs from the original only when compiled.
+#: The maximum number of edge inputs for a program that differs from the original only when compiled.
 _MAX_EDGE_CASES_OF_SETTINGS = 10
-#: The maximum number of edge inputs of different kinds for such a program.
+#: The maximum number of edge inputs of different kinds for a program that differs only when compiled.
 _MAX_DIFFERENT_KINDS = 8
 #: The maximum number of edge inputs that change a number in a global or an attribute between compiled calls.
 _MAX_STATE_NUMBERS = 2
@@ -149,7 +149,7 @@ class UncompiledOriginal:
                 ]
         #: All inputs with the results of the original.
         self.cases = [ReferenceCase(first_input, self._reference.result), *derived_cases]
-        #: The time in seconds that the runs on these inputs took.
+        #: The time in seconds that the runs of the original on all inputs took.
         self.seconds = time.monotonic() - start
         self._edge_cases: list[ReferenceCase] | None = None
         #: The results of :meth:`rounding_errors`, by the ids of the cases, with the cases.
@@ -204,7 +204,7 @@ class UncompiledOriginal:
             if any(type(value) in {int, float} for value in case.input.state.values())
         ]
         # A slice of an empty tensor whose bound the graph computes may raise only in the graph.
-        kinds_with_empty_tensor = [kind for kind in accepted_cases if kind.endswith(f" empty, {OF_DIFFERENT_SIZE}")]
+        kinds_with_empty_tensor = [kind for kind in accepted_cases if kind.endswith(f" empty, {DIFFERENT_SIZE_SUFFIX}")]
         important_cases = [
             *(accepted_cases.pop(kind) for kind in kinds_with_number[:_MAX_STATE_NUMBERS]),
             *(accepted_cases.pop(kind) for kind in kinds_with_empty_tensor[:_MAX_EMPTY_TENSORS]),
@@ -382,7 +382,7 @@ def _empty_tensor_count(arguments: Arguments) -> int:
 
 
 def _drop_refused_kinds(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Drop each kind of input that the function refuses for some values: the function is not meant for that kind.
+    """Drop each kind of input that the function refuses for some values, because it is not meant for that kind.
 
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three errors do not
     show that the function is not meant for such tensors, so a change must keep them:

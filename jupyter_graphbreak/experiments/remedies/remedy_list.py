@@ -30,7 +30,7 @@ from jupyter_graphbreak.knowledge.owners import (
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.records.attributes import globals_of
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME_AT_ALL, WORKING, Evidence
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED_REASON, NOTHING_TRIED_REASON, WORKING, Evidence
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -123,11 +123,8 @@ def with_remedies(
 ) -> tuple[Report, list[dict[str, Candidate]]]:
     """Return a report with remedies, and the candidates of each search by the ids of the remedies.
 
-    Parameters
-    ----------
-    break_ids_by_function : mapping
-        The ids of the breaks that each compiled function reaches, if there are several. Compiling only parts of one
-        function does not remove a break that another function also reaches.
+    ``break_ids_by_function`` are the ids of the breaks that each compiled function reaches, if there are several.
+    Compiling only parts of one function does not remove a break that another function also reaches.
     """
     source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
@@ -373,11 +370,13 @@ def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
         return True
     for first_edit in first.edits:
         for second_edit in second.edits:
-            are_apart = first_edit.last_line < second_edit.first_line or second_edit.last_line < first_edit.first_line
+            are_separate = (
+                first_edit.last_line < second_edit.first_line or second_edit.last_line < first_edit.first_line
+            )
             has_insertion = (
                 first_edit.last_line < first_edit.first_line or second_edit.last_line < second_edit.first_line
             )
-            are_at_same_lines = first_edit.first_line == second_edit.first_line if has_insertion else not are_apart
+            are_at_same_lines = first_edit.first_line == second_edit.first_line if has_insertion else not are_separate
             if first_edit.source == second_edit.source and are_at_same_lines:
                 return True
     return do_settings_conflict(first.settings, second.settings)
@@ -397,11 +396,11 @@ def _manual_steps(
                 remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks
             ]
             failed_titles = [remedy.title for remedy in tried_remedies]
-            reason = None if failed_titles else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
-            reason = INTERRUPTED if INTERRUPTED in reasons else reason
+            reason = None if failed_titles else NOTHING_TRIED_REASON if ran_out_of_time else next(iter(reasons), None)
+            reason = INTERRUPTED_REASON if INTERRUPTED_REASON in reasons else reason
             # While there are changes left to try, the user has nothing to decide.
             sentence = None
-            if reason != INTERRUPTED:
+            if reason != INTERRUPTED_REASON:
                 sentence = _decision_on_switch(break_, remedies) or manual_step_of_break(report, break_, failed_titles)
             step = decision_remedy("", sentence, reason)
             manual_steps.append(replace(step, breaks=[break_.id]))

@@ -247,13 +247,20 @@ def compared_aspects(results: list[Result]) -> list[str]:
     return [*aspects, "aliasing", "state", "random numbers"]
 
 
-def verdict_of_lost_compilation(original_report: Report, changed_report: Report) -> tuple[RemedyVerdict, str] | None:
-    """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
-    if original_report.summary.ops and not changed_report.summary.ops:
+def verdict_of_lost_compilation(
+    original_report: Report, changed_report: Report, *, compiles_different_function: bool = False
+) -> tuple[RemedyVerdict, str] | None:
+    """Return the verdict on a change that leaves nothing to compile or runs code eagerly; ``None`` for other changes.
+
+    A change that compiles a different function must compile something, even if the original did not.
+    """
+    if (original_report.summary.ops or compiles_different_function) and not changed_report.summary.ops:
         return "fails", "then nothing is compiled"
-    given_up = _functions_over_recompile_limit(changed_report) - _functions_over_recompile_limit(original_report)
-    if given_up:
-        return "another break", f"then {min(given_up)} is compiled too often and runs eagerly"
+    functions_given_up = _functions_over_recompile_limit(changed_report) - _functions_over_recompile_limit(
+        original_report
+    )
+    if functions_given_up:
+        return "another break", f"then {min(functions_given_up)} is compiled too often and runs eagerly"
     return None
 
 
@@ -308,7 +315,7 @@ def _is_refused_by_operation(case: ReferenceCase) -> bool:
 
 
 def is_refused_or_nan(case: ReferenceCase) -> bool:
-    """Return whether few callers pass an input: the original raises for it, or it has a plain number that is NaN."""
+    """Return whether few callers pass an input, because the original raises for it or a plain number in it is NaN."""
     return case.expected_result.error is not None or case.input.has_nan_number
 
 
@@ -344,7 +351,7 @@ def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCa
 
 
 def _only_fails_lookup(case: ReferenceCase, diffs: list[Difference]) -> bool:
-    """Return whether only lookups fail: a number in the state changed, but the list that it counts did not."""
+    """Return whether only lookups fail, because a number in the state changed and the list that it counts did not."""
     errors = ("raises IndexError", "raises KeyError")
     counted_differences = [difference for difference in diffs if not difference.is_acceptable]
     return bool(case.input.state and counted_differences) and all(

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.swapped_bindings import top_level_name
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error_sentence
 from jupyter_graphbreak.knowledge.causes import belongs_outside
-from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
+from jupyter_graphbreak.report.remedies import NO_TIME_REASON, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.remedies.original import WatchedCondition
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
-    from jupyter_graphbreak.report.remedies import RemedyKind
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: If at least this many breaks have no remedy yet, removing them one by one rarely works.
@@ -50,9 +49,9 @@ _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE_BREAKS = 0.65
 #: The share of the time after which the search stops combining remedies; the rest is for compiling a part of the entry.
 _SHARE_OF_COMBINING = 0.8
-#: The share of the remaining time that compiling a part may take if it is tried first.
+#: The share of the remaining time that compiling a part of the entry may take if it is tried first.
 _SHARE_OF_PART_FIRST = 0.4
-#: The same share if it is tried before the individual breaks because there are many.
+#: The share of the remaining time that compiling a part of the entry may take if there are many breaks.
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
 _MIN_BREAKS_AT_ONCE = 2
@@ -62,7 +61,7 @@ _SUFFICIENT_SHARE = 0.5
 _OWN_EDIT_FAMILY = "own"
 #: The time in seconds that an edit by the user may take even if no time is left.
 OWN_EDIT_S = 60.0
-#: This setting makes sizes unknown while tracing, so the code can raise an error instead of breaking.
+#: A setting that makes sizes unknown while tracing, so the code can raise an error instead of breaking.
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _VERDICTS_WITH_RIGHT_RESULTS: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
@@ -191,20 +190,17 @@ class Search:
         """Run the trial of the user's replacement for the entry's function."""
         name = getattr(function, "__qualname__", type(function).__name__)
         change = own_edits.replacement_as_change(self.runner.program, self.runner.entry.function, function)
-        goals = frozenset(break_.id for break_ in self.runner.original.report.breaks)
+        goals = self._all_break_ids()
         self.on_status(f"{name} instead of {self.runner.entry.name}")
         result = self.runner.run_function_trial(function, change, goals)
-        breaks = result.removed_break_ids if result.verdict in WORKING else goals
         self.candidates.append(
-            Candidate.create([_OWN_EDIT_FAMILY], [f"Your function {name}"], "edit", breaks, (), result)
+            Candidate.create([_OWN_EDIT_FAMILY], [f"Your function {name}"], ["edit"], goals, (), result)
         )
 
     def try_edit(self, edit: EditedCells | Patch) -> bool:
         """Run the trial of the user's edit, and return whether the edit changes this entry's program."""
-        program = self.runner.executed_program
-        report = self.runner.original.report
-        names = {source.id: source.path or source.name for source in report.sources}
-        goals = frozenset(break_.id for break_ in report.breaks)
+        program, goals = self.runner.executed_program, self._all_break_ids()
+        names = {source.id: source.path or source.name for source in self.runner.original.report.sources}
         watched_conditions: tuple[WatchedCondition, ...] = ()
         self.on_status(edit.title)
         try:
@@ -221,9 +217,8 @@ class Search:
             result = self._run_trial(change, goals, watched_conditions, is_thorough=True)
         except CannotApplyError as error:
             result = TrialResult(Change(), "not tried", str(error))
-        breaks = result.removed_break_ids if result.verdict in WORKING else goals
         self.candidates.append(
-            Candidate.create([_OWN_EDIT_FAMILY], [edit.title], "edit", breaks, watched_conditions, result)
+            Candidate.create([_OWN_EDIT_FAMILY], [edit.title], ["edit"], goals, watched_conditions, result)
         )
         return True
 
@@ -242,7 +237,7 @@ class Search:
             with limit_time(deadline):
                 return self.runner.run_trial(change, goals, watched_conditions, is_thorough=is_thorough)
         except TimeUpError:
-            return TrialResult(change, "not tried", NO_TIME)
+            return TrialResult(change, "not tried", NO_TIME_REASON)
         except Exception as fault:  # noqa: BLE001 - the search continues with other changes
             self._note_fault("running the trial of a change", fault)
             return TrialResult(
@@ -251,9 +246,18 @@ class Search:
         finally:
             self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - start)
 
-    def _make_problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
+    def _all_break_ids(self) -> frozenset[str]:
+        return frozenset(break_.id for break_ in self.runner.original.report.breaks)
+
+    def _proposals_for(
+        self, break_: Break, report: Report | None = None, changed_texts: Mapping[str, str] | None = None
+    ) -> list[Proposal]:
+        """Return the proposals for a break of the original report, or of the report of a changed program."""
+        texts = {**self.runner.program.texts, **(changed_texts or {})}
         # A function has its own names, but a cell shares the names of the notebook.
-        return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.function) else frozenset())
+        taken_names = top_level_names() if is_cell(self.runner.entry.function) else frozenset[str]()
+        problem = Problem(report or self.runner.original.report, break_, texts, taken_names)
+        return proposals_for(problem, self._note_fault)
 
     def _note_fault(self, action: str, fault: Exception) -> None:
         self.faults.append(internal_error_sentence(action, fault))
@@ -265,18 +269,16 @@ class Search:
         return now > deadline or now + self._longest_trial_s / 2 > self.deadline
 
     def _try_all_settings(self, excluded_break_ids: Collection[str]) -> Candidate | None:
-        """Try the settings and switches for all breaks together: a single setting may only uncover the next break.
+        """Try the settings and switches for all breaks together, as a single setting may only uncover the next break.
 
         Return the candidate that works, if there is one.
         """
-        report, texts = self.runner.original.report, self.runner.program.texts
         goals: list[str] = []
         steps: list[Proposal] = []
         is_risk_needed = False
-        for break_ in report.breaks:
+        for break_ in self.runner.original.report.breaks:
             if break_.id not in excluded_break_ids and self._must_remove(break_.id):
-                proposals = proposals_for(self._make_problem(report, break_, texts), self._note_fault)
-                without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
+                without_edits = [proposal for proposal in self._proposals_for(break_) if proposal.kind != "edit"]
                 goals += [break_.id] if without_edits else []
                 steps += [proposal for proposal in without_edits if proposal not in steps]
                 is_risk_needed |= bool(without_edits) and not _without_risky_settings(without_edits)
@@ -284,11 +286,15 @@ class Search:
             return None
         settings = [step for step in steps if step.kind == "setting"]
         # A switch may turn off a part of the program, such as a check.
-        without_switches = [step for step in steps if step.family != SWITCHES_FAMILY]
-        choices = [steps, without_switches, settings]
-        without_risk = [_without_risky_settings(choice) for choice in choices]
+        steps_without_switches = [step for step in steps if step.family != SWITCHES_FAMILY]
+        choices = [steps, steps_without_switches, settings]
+        choices_without_risk = [_without_risky_settings(choice) for choice in choices]
         # The minimum settings for each break come first. More may be needed after these have taken effect.
-        choices = [*choices, *without_risk] if is_risk_needed else [without_risk[0], *choices, *without_risk[1:]]
+        choices = (
+            [*choices, *choices_without_risk]
+            if is_risk_needed
+            else [choices_without_risk[0], *choices, *choices_without_risk[1:]]
+        )
         for index, chosen_steps in enumerate(choices):
             if chosen_steps and chosen_steps not in choices[:index] and not self._is_out_of_time():
                 candidate = self._run_steps_at_once(frozenset(goals), chosen_steps)
@@ -317,8 +323,7 @@ class Search:
         """Try the proposals for a break. Return the best one that works, and whether there was time for the search."""
         best: Candidate | None = None
         tried_proposals = self._tried_proposals.setdefault(target.id, [])
-        report, texts = self.runner.original.report, self.runner.program.texts
-        proposals = proposals_for(self._make_problem(report, target, texts), self._note_fault)
+        proposals = self._proposals_for(target)
         for number, proposal in enumerate(proposals, start=1):
             # Proposals that were applied at once have shown that they do not remove this break.
             if proposal in self._settings_applied_at_once or proposal in tried_proposals:
@@ -357,11 +362,8 @@ class Search:
         if result.verdict in WORKING and len(steps) > 1 and all(step.kind != "edit" for step in steps[:-1]):
             result_alone = self._try_last_step_alone(result, goals, steps[-1], watched_conditions)
             result, steps = (result_alone, steps[-1:]) if result_alone is not None else (result, steps)
-        breaks = result.removed_break_ids if result.verdict in WORKING else goals
-        families, titles = [step.family for step in steps], [step.title for step in steps]
-        return Candidate.create(
-            families, titles, _common_kind([step.kind for step in steps]), breaks, watched_conditions, result
-        )
+        families, titles, kinds = zip(*((step.family, step.title, step.kind) for step in steps), strict=True)
+        return Candidate.create(families, titles, kinds, goals, watched_conditions, result)
 
     def _try_last_step_alone(
         self,
@@ -383,20 +385,15 @@ class Search:
             candidate for candidate in self.candidates if candidate.works and not candidate.result.differences
         )
         fixed_break_ids = {ident for candidate in working_candidates for ident in candidate.breaks}
-        break_ids = (break_.id for break_ in self.runner.original.report.breaks)
-        return frozenset(filter(self._must_remove, break_ids)) - fixed_break_ids
+        return frozenset(filter(self._must_remove, self._all_break_ids())) - fixed_break_ids
 
     def _must_remove(self, break_id: str) -> bool:
         return self.break_ids_to_remove is None or break_id in self.break_ids_to_remove
 
     def _has_few_proposals(self) -> bool:
         """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
-        report, texts = self.runner.original.report, self.runner.program.texts
-        breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed_breaks()]
-        breaks_with_proposals = [
-            break_ for break_ in breaks if proposals_for(self._make_problem(report, break_, texts), self._note_fault)
-        ]
-        return 2 * len(breaks_with_proposals) <= len(breaks)
+        breaks = [break_ for break_ in self.runner.original.report.breaks if break_.id in self._unfixed_breaks()]
+        return 2 * sum(bool(self._proposals_for(break_)) for break_ in breaks) <= len(breaks)
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
         """Return whether there is time for only a few trials and at least half of the breaks are in libraries."""
@@ -418,10 +415,7 @@ class Search:
         )
 
     def _try_compiling_part_until(self, deadline: float) -> None:
-        """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
-
-        The deadline leaves time for the other remedies.
-        """
+        """Compile the largest parts without breaks instead of the entry, if a break has no remedy."""
         total_deadline, self._phase_deadline, self.deadline = self.deadline, float("inf"), deadline
         try:
             self._try_compiling_part()
@@ -492,11 +486,10 @@ class Search:
         report = result.report
         if report is None:
             return None
-        texts = {**self.runner.program.texts, **result.change.texts}
         old_causes = set(map(cause_of, self.runner.original.report.breaks))
         sorted_breaks = sorted(report.breaks, key=lambda break_: cause_of(break_) in old_causes)
         for target in sorted_breaks[:max_targets]:
-            for proposal in proposals_for(self._make_problem(report, target, texts), self._note_fault):
+            for proposal in self._proposals_for(target, report, result.change.texts):
                 change = result.change.with_proposal(proposal)
                 key = *cause_of(target), proposal.title
                 if change == result.change or (max_targets is None and key in self._useless_steps):
@@ -514,8 +507,7 @@ class Search:
 
     def _try_combination(self, candidates: list[Candidate]) -> None:
         """Combine the working candidates, and fix the breaks that remain."""
-        report, texts = self.runner.original.report, self.runner.program.texts
-        goals = frozenset(break_.id for break_ in report.breaks)
+        texts, goals = self.runner.program.texts, self._all_break_ids()
         change, merged_candidates = Change(), list[Candidate]()
         for candidate in candidates:
             if (combined_change := merge_changes(texts, change, candidate.result.change)) is not None:
@@ -544,13 +536,10 @@ class Search:
         if len(merged_candidates) == 1 and not steps:
             return
         families = [family for candidate in merged_candidates for family in candidate.families]
-        families += [step.family for step in steps]
         titles = [title for candidate in merged_candidates for title in candidate.titles]
-        titles += [step.title for step in steps]
-        kind = _common_kind([*(candidate.kind for candidate in merged_candidates), *(step.kind for step in steps)])
-        self.candidates.append(
-            Candidate.create(families, titles, kind, result.removed_break_ids, watched_conditions, result)
-        )
+        families, titles = families + [step.family for step in steps], titles + [step.title for step in steps]
+        kinds = [*(candidate.kind for candidate in merged_candidates), *(step.kind for step in steps)]
+        self.candidates.append(Candidate.create(families, titles, kinds, goals, watched_conditions, result))
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
@@ -580,11 +569,6 @@ def _removes_more_breaks(result: TrialResult, earlier_result: TrialResult, targe
     return _break_count(result) < _break_count(earlier_result) or (
         is_removed and _break_count(result) == _break_count(earlier_result)
     )
-
-
-def _common_kind(kinds: list[RemedyKind]) -> RemedyKind:
-    strongest: tuple[RemedyKind, ...] = ("edit", "switch", "setting")
-    return next(kind for kind in strongest if kind in kinds)
 
 
 def _break_count(result: TrialResult) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
 #: How a program with PyTorch's control flow operators may differ from the original.
-NO_SECOND_DERIVATIVE = "a gradient of a gradient is lost without an error"
+NO_SECOND_DERIVATIVE_TEXT = "a gradient of a gradient is lost without an error"
 #: The maximum number of inputs for which second derivatives are compared.
 _MAX_INPUTS = 24
 _TOLERANCE = 1e-3

@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     without_expected_edge_differences,
 )
 from jupyter_graphbreak.experiments.remedies.second_derivatives import (
-    NO_SECOND_DERIVATIVE,
+    NO_SECOND_DERIVATIVE_TEXT,
     can_differentiate_twice,
     computes_gradients,
     find_different_second_derivative,
@@ -43,7 +43,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import error_headline
 from jupyter_graphbreak.recording.recorder import cell_of_shell
-from jupyter_graphbreak.report.remedies import OTHER_CAUSE, WORKING, Evidence
+from jupyter_graphbreak.report.remedies import OTHER_CAUSE_PREFIX, WORKING, Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -91,10 +91,10 @@ _CHEAPEST_BACKEND = "eager"
 _CHEAPEST_BACKEND_FOR_GRADIENTS = "aot_eager"
 #: The setting with which a compiled backward pass can raise, although a graph's own does not.
 _COMPILED_AUTOGRAD = "torch._dynamo.config.compiled_autograd"
-_BRANCH_NEVER_RAN = "one branch of a condition never ran"
-_CODE_NEVER_RAN = "code that may change inputs of the moved code never ran"
-_NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
-_NO_TIME_FOR_ALL = "there was no time to try all inputs"
+_BRANCH_NEVER_RAN_REASON = "one branch of a condition never ran"
+_CODE_NEVER_RAN_REASON = "code that may change inputs of the moved code never ran"
+_NO_TIME_FOR_EDGE_CASES_REASON = "there was no time to try unusual sizes and values"
+_NO_TIME_FOR_ALL_INPUTS_REASON = "there was no time to try all inputs"
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,7 @@ class _RunnableChange:
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether the change may make only the compiled program behave differently.
-
-        It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both branches.
-        """
+        """Whether the change may make only the compiled program behave differently."""
         return self.equals_original_uncompiled or bool(self.change.settings) or self.has_control_flow_calls
 
     @property
@@ -252,7 +249,7 @@ class TrialRunner:
             return TrialResult(change, "not tried", stop_reason(stopped))
         cases = _sort_accepted_first(self._uncompiled_original.cases if is_thorough else cases)
         has_tests = any(condition.required_results for _, condition in watched_conditions)
-        reason = _BRANCH_NEVER_RAN if has_tests else _CODE_NEVER_RAN
+        reason = _BRANCH_NEVER_RAN_REASON if has_tests else _CODE_NEVER_RAN_REASON
         return self._run_and_judge(
             candidate, goals, cases, ran_both_branches=ran_both_branches, reason_if_unproven=reason
         )
@@ -263,10 +260,7 @@ class TrialRunner:
         return not is_chosen and self._uncompiled_original.seconds > self.original_seconds
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
-        """Run a replacement for the entry's function on every input, and reach a verdict.
-
-        The replacement is also given as a change to the source, if the source is known.
-        """
+        """Run a replacement for the entry's function on every input, and reach a verdict."""
         cases = _sort_accepted_first(self._uncompiled_original.cases)
 
         def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
@@ -292,7 +286,7 @@ class TrialRunner:
         cases: list[ReferenceCase],
         *,
         ran_both_branches: bool | None,
-        reason_if_unproven: str = _BRANCH_NEVER_RAN,
+        reason_if_unproven: str = _BRANCH_NEVER_RAN_REASON,
         uses_edge_cases: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()
@@ -322,7 +316,10 @@ class TrialRunner:
                     )
                     input_count += edge_case_count
                 except TimeUpError:  # the results so far are worth more than no verdict
-                    verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_FOR_EDGE_CASES
+                    verdict, reason = (
+                        ("works on what ran" if verdict == "works" else verdict),
+                        _NO_TIME_FOR_EDGE_CASES_REASON,
+                    )
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - the changed program may make torch raise anything
             verdict, reason = verdict_of_error(error)
         if verdict == "works" and ran_both_branches is False:
@@ -332,7 +329,7 @@ class TrialRunner:
         elif verdict == "works" and (problem := self._second_derivative_problem(candidate)) is not None:
             verdict, reason = "works on what ran", problem
         elif verdict == "works" and run is not None and not run.is_complete:
-            verdict, reason = "works on what ran", _NO_TIME_FOR_ALL
+            verdict, reason = "works on what ran", _NO_TIME_FOR_ALL_INPUTS_REASON
         elif verdict in WORKING and (other_backend := self.why_different_backend()) is not None:
             verdict, reason = ("works on what ran" if verdict == "works" else verdict), other_backend
         return TrialResult(
@@ -353,7 +350,7 @@ class TrialRunner:
         if not can_differentiate_twice(self.backend):
             return None
         if candidate.has_control_flow_calls and computes_gradients(self._uncompiled_original):
-            return NO_SECOND_DERIVATIVE
+            return NO_SECOND_DERIVATIVE_TEXT
         if candidate.has_selections:
             return find_different_second_derivative(self._uncompiled_original, candidate.open_uncompiled)
         return None
@@ -406,7 +403,7 @@ class TrialRunner:
         if candidate.differs_when_compiled and original is None:
             has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.edge_cases_to_compile(choice)
         if note is None and edge_cases and not has_tried_edge_cases:
-            note = _NO_TIME_FOR_EDGE_CASES
+            note = _NO_TIME_FOR_EDGE_CASES_REASON
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
         return ("works but differs" if diffs else verdict), note, removed_break_ids, diffs, input_count
 
@@ -517,11 +514,17 @@ class TrialRunner:
             )
             if break_with_different_cause is None:
                 return "break stays", None
-            return "another break", f"{OTHER_CAUSE} {break_summary(break_with_different_cause, run.breaks, texts)}"
+            return (
+                "another break",
+                f"{OTHER_CAUSE_PREFIX} {break_summary(break_with_different_cause, run.breaks, texts)}",
+            )
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_different_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
-        if (verdict_of_loss := verdict_of_lost_compilation(self.original.report, run.report)) is not None:
+        verdict_of_loss = verdict_of_lost_compilation(
+            self.original.report, run.report, compiles_different_function=candidate.compiles_different_function
+        )
+        if verdict_of_loss is not None:
             return verdict_of_loss
         has_no_fewer_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new_breaks or has_no_fewer_breaks:

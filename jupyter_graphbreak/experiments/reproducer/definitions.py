@@ -57,11 +57,7 @@ def class_node(class_: type) -> ast.ClassDef:
 
 
 def _text_of_class(class_: type) -> str:
-    """Return the text of a class whose module has no file, such as a class that a notebook defines.
-
-    The cells of the methods are searched first, then all cells, latest first, for a class with the same name and
-    members.
-    """
+    """Return the text of a class whose module has no file, such as a class that a notebook defines."""
     functions = [inspect.unwrap(getattr(member, "__func__", member)) for member in vars(class_).values()]
     files = [function.__code__.co_filename for function in functions if isinstance(function, types.FunctionType)]
     cells = [file for file in reversed(list(linecache.cache)) if not Path(file).is_file()]

@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, ru
 from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
 from jupyter_graphbreak.experiments.reproducer.renaming import redact_script, script_text
 from jupyter_graphbreak.experiments.reproducer.script import ScriptVariant, write_script
-from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line_of_message, target_of
+from jupyter_graphbreak.experiments.reproducer.target import CHECK_ID, ERROR_ID, first_line_of_message, target_of
 from jupyter_graphbreak.report.reproducer import Reproducer
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class _ScriptSearch:
     def _raises_only_expected_errors(self, report: Report) -> bool:
         """Return whether a script raises no error, or one that is expected or that the run raised as well."""
         error_of_run = self._report.error
-        is_expected = self._target.kind in {ERROR, CHECK} or self._target.is_error
+        is_expected = self._target.kind in {ERROR_ID, CHECK_ID} or self._target.is_error
         return (
             report.error is None or is_expected or (error_of_run is not None and error_of_run.type == report.error.type)
         )
@@ -202,10 +202,10 @@ def _script_variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
         sets_fullgraph = any(
             break_.setting is not None and "fullgraph" in break_.setting.rules
             for break_ in report.breaks
-            if target.id in {break_.id, ERROR}
+            if target.id in {break_.id, ERROR_ID}
         )
         error_settings = ["fullgraph", ""] if sets_fullgraph else ["", "fullgraph"]
-    elif target.is_error or target.kind == ERROR:
+    elif target.is_error or target.kind == ERROR_ID:
         error_settings = ["", "error_on_graph_break"]
     for uses_values in (False, True):
         for assembles_objects in (False, True):
@@ -218,7 +218,7 @@ def _entries_for(recorded_entries: RecordedEntries, target: Target) -> Iterator[
     """Yield the entries that may reproduce a finding, most likely first."""
     entries = [*recorded_entries.entries, *recorded_entries.generator_calls]
     likely_entries = [entry for entry in entries if entry.frame_id is not None and entry.frame_id in target.frames]
-    if target.kind == CHECK:
+    if target.kind == CHECK_ID:
         likely_entries = [entry for entry in entries if entry.name == target.function]
     yield from likely_entries
     if not likely_entries or not recorded_entries.effects:

@@ -44,10 +44,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def parameters_of(class_: type) -> list[inspect.Parameter] | None:
-    """Return the parameters of a class's constructor; for classes like ``torch.nn.LSTM``, those of their base class.
-
-    The result is ``None`` if the parameters are unknown.
-    """
+    """Return the parameters of a class's constructor or, as for ``torch.nn.LSTM``, of its base class's, if known."""
     try:
         parameters = list(inspect.signature(class_).parameters.values())
         if (
@@ -97,7 +94,7 @@ def is_certainly_equal(value: Any, default: Any) -> bool:
     """Return whether a value is certainly equal to a default."""
     try:
         return value is default or (type(value) is type(default) and bool(value == default))
-    except Exception:  # noqa: BLE001 - a class of a package
+    except Exception:  # noqa: BLE001 - a package may define the class
         return False
 
 
@@ -174,7 +171,7 @@ def _lookup(module_name: str, path: str) -> Any:
 
 
 def is_user_module(value: Any) -> bool:
-    """Return whether an object is a module that the user wrote: its file is not part of a package."""
+    """Return whether an object is a module that the user wrote, that is, whose file is not part of a package."""
     file = getattr(value, "__file__", None) if isinstance(value, types.ModuleType) else None
     return isinstance(value, types.ModuleType) and file is not None and not is_library(file)
 

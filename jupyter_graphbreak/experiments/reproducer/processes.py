@@ -137,9 +137,9 @@ class _EffectBlocker:
         self.effect: ObservedEffect | None = None
 
     def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
-        from jupyter_graphbreak.experiments.trial.side_effects import SETS_HOSTNAME, EffectRefusedError
+        from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME_EFFECT, EffectRefusedError
 
-        if effect.kind == "state" and effect.description != SETS_HOSTNAME:
+        if effect.kind == "state" and effect.description != HOSTNAME_EFFECT:
             return  # the change ends with the process
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
@@ -236,7 +236,7 @@ def _run_and_write_answer(script: str, folder: str, file: IO[bytes]) -> None:
         try:
             program = compile(script, str(path), "exec")
             with COMMON_REPLACEMENTS.install(), TRIAL_REPLACEMENTS.install(), listen(blocker):
-                exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
+                exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - runs the script
         except EffectRefusedError as error:
             reason = error.effect.description
         except BaseException as error:  # noqa: BLE001 - the exception may be the finding to reproduce

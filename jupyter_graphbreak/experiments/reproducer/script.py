@@ -17,7 +17,7 @@ from jupyter_graphbreak._torch_compat.compiled import backend_and_options
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
 from jupyter_graphbreak.experiments.reproducer.renaming import parse_expression
-from jupyter_graphbreak.experiments.reproducer.target import CHECK
+from jupyter_graphbreak.experiments.reproducer.target import CHECK_ID
 from jupyter_graphbreak.experiments.reproducer.writer import ScriptWriter
 from jupyter_graphbreak.experiments.trial.call_specs import TensorSpec, state_roots
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuild_arguments
@@ -92,7 +92,7 @@ def write_script(
     texts = _call_texts(writer, entry, first_arguments, calls if target.kind == "recompile" else [])
     compiled_text = _compiled_expression(writer, entry, function_text, variant)
     setup_lines = _setting_lines(entry, target, settings)
-    is_check, is_generator = target.kind == CHECK, _is_generator(entry.function)
+    is_check, is_generator = target.kind == CHECK_ID, _is_generator(entry.function)
     if is_check:
         writer.bind(copy, "copy")
         call_lines = _with_modes(entry, _comparison_lines(function_text, compiled_text, texts[0].arguments, target))

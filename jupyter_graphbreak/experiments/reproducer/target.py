@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Recompile, Report, RunError
 
 #: The ids of an error and of a wrong result, which are also kinds of findings.
-ERROR, CHECK = "error", "check"
+ERROR_ID, CHECK_ID = "error", "check"
 #: The exception that the script raises if its two results differ.
 WRONG_RESULT_ERROR = "AssertionError"
 #: The function that the script calls to compare its two results.
@@ -25,44 +25,31 @@ _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\
 
 @dataclass(frozen=True)
 class Target:
-    """The finding that a script must reproduce.
+    """The finding that a script must reproduce."""
 
-    Parameters
-    ----------
-    id : str
-        The id of a break or of a recompile, ``error`` or ``check``.
-    frames : tuple of str
-        The frames in which the finding occurs, and the callers of these frames.
-    cause : str
-        The GB id of a break, or its type if the break has no id.
-    is_logged : bool
-        Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
-    code : str
-        The code of a break as :func:`comparable_code_of` returns it; empty if the break may be on any line.
-    guards : frozenset of str
-        The kinds of the guards that fail.
-    limit_hit : bool
-        Whether the recompile is the one that the recompile limit prevents.
-    error : tuple of str
-        The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
-    arguments_differ : bool
-        Whether only the arguments and the state differ after the call.
-    """
-
+    #: The id of a break or of a recompile, ``error`` or ``check``.
     id: str
     title: str
+    #: The frames in which the finding occurs, and the callers of these frames.
     frames: tuple[str, ...] = ()
     kind: str = "break"
+    #: The GB id of a break, or its type if the break has no id.
     cause: str = ""
     gb_type: str = ""
+    #: Whether PyTorch logs the break: breaks of functions that it does not begin to trace are only counted.
     is_logged: bool = True
+    #: The code of a break as :func:`comparable_code_of` returns it; empty if the break may be on any line.
     code: str = ""
     is_error: bool = False
     function: str = ""
+    #: The kinds of the guards that fail.
     guards: frozenset[str] = frozenset()
+    #: Whether the recompile is the one that the recompile limit prevents.
     limit_hit: bool = False
+    #: The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
     error: tuple[str, str] = ("", "")
     gradients_differ: bool = False
+    #: Whether only the arguments and the state differ after the call.
     arguments_differ: bool = False
 
     def is_shown_by(self, report: Report, new_names: Mapping[str, str], *, is_lenient: bool = False) -> bool:
@@ -124,8 +111,8 @@ class Target:
 
 def reproducible_ids(report: Report) -> list[str]:
     """Return the ids of all findings in a report that can have a reproducer, most important first."""
-    idents = [ERROR] if report.error is not None else []
-    idents += [CHECK] if any(not check.equal for check in report.check or []) else []
+    idents = [ERROR_ID] if report.error is not None else []
+    idents += [CHECK_ID] if any(not check.equal for check in report.check or []) else []
     break_of_error = report.error.break_ if report.error is not None else None
     breaks = {break_.id: break_ for break_ in report.breaks if not break_.minor and break_.id != break_of_error}
     idents += [ident for ident in report.order if ident in breaks]
@@ -134,9 +121,9 @@ def reproducible_ids(report: Report) -> list[str]:
 
 def target_of(report: Report, ident: str) -> Target | None:
     """Return the finding with an id in a report; ``None`` if the report has no such id."""
-    if ident == ERROR and report.error is not None:
+    if ident == ERROR_ID and report.error is not None:
         return _error_target(report, report.error)
-    if ident == CHECK:
+    if ident == CHECK_ID:
         check = next((check for check in report.check or [] if not check.equal), None)
         return _check_target(check) if check is not None else None
     for break_ in report.breaks:
@@ -153,7 +140,7 @@ def _error_target(report: Report, error: RunError) -> Target:
     frames = [occurrence.frame for occurrence in break_of_error.occurrences] if break_of_error is not None else []
     line = first_line_of_message(error.message)
     title = f"{error.type}: {line}"[:_MAX_TITLE_LENGTH]
-    return Target(ERROR, title, _add_callers(report, frames), "error", error=(error.type, line))
+    return Target(ERROR_ID, title, _add_callers(report, frames), "error", error=(error.type, line))
 
 
 def _check_target(check: Check) -> Target:
@@ -162,7 +149,7 @@ def _check_target(check: Check) -> Target:
                    and words[0] == "raises"), "")  # fmt: skip
     parts = [difference.partition(":")[0] for difference in check.differences]
     return Target(
-        CHECK, title, kind="check", function=check.function, error=(error_type, ""),
+        CHECK_ID, title, kind="check", function=check.function, error=(error_type, ""),
         gradients_differ=bool(parts) and not any(part == "the result" for part in parts)
         and any("gradient" in part or part.endswith(".grad") for part in parts),
         arguments_differ=bool(parts) and all(part.endswith(" afterwards") for part in parts),

@@ -315,7 +315,7 @@ class ScriptWriter:
             class_node(class_)
             return None
         if issubclass(class_, tuple) and class_.__bases__ == (tuple,) and hasattr(class_, "_fields"):
-            creator = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - as the program has it
+            creator = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - the program uses this function
             return parse_expression(f"{creator}({class_.__name__!r}, {list(class_._fields)!r})")
         if issubclass(class_, enum.Enum):
             members = self.expression_of({name: member.value for name, member in class_.__members__.items()})
@@ -520,10 +520,7 @@ class ScriptWriter:
         return self.bind(parameter, "parameter")
 
     def _constructor_call(self, value: Any, depth: int) -> ast.expr | None:
-        """Return the constructor call for an object, with the attributes that have the names of the parameters.
-
-        The result is ``None`` if there is no value for a required parameter.
-        """
+        """Return a call of an object's class with the attributes named like the parameters, if that is possible."""
         parameters = parameters_of(type(value))
         if parameters is None:
             return None

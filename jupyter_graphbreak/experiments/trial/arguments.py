@@ -43,10 +43,7 @@ class Arguments:
         return Arguments(*map(change, self.args), **{name: change(value) for name, value in self.kwargs.items()})
 
     def by_name(self, fn: Callable[..., Any]) -> dict[str, Any]:
-        """Return the arguments by parameter name.
-
-        If the signature does not accept them, positional arguments are named "argument 1", "argument 2", and so on.
-        """
+        """Return the arguments by parameter name, or by names like "argument 1" if the signature does not fit."""
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator
 
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
-    from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
+    from jupyter_graphbreak._torch_compat.hooks.entries import CompiledCall
     from jupyter_graphbreak.experiments.trial.swapped_bindings import Binding
 
 #: The maximum number of different calls to remember for one entry.
@@ -40,13 +40,13 @@ _MAX_CALLS = 64
 _MAX_COMPILING_CALLS = 96
 #: The maximum number of calls to examine before they run.
 _MAX_EXAMINED_CALLS = 256
-#: The maximum number of these calls whose state is also examined.
+#: The maximum number of calls whose state is also examined before they run.
 _MAX_CALLS_WITH_STATE = 32
-#: The same maximum until a call other than the first compiles something.
+#: The maximum number of calls whose state is examined until a call other than the first compiles something.
 _MAX_CALLS_WITH_STATE_AT_FIRST = 4
 #: The maximum size in bytes of a tensor whose data is copied.
 _MAX_TENSOR_BYTES = 1 << 16
-#: The maximum size in bytes of all these copies together.
+#: The maximum size in bytes of all copied data of tensors together.
 _MAX_COPIED_BYTES = 1 << 25
 #: The maximum depth of containers and objects to examine.
 _MAX_DEPTH = 6
@@ -198,9 +198,9 @@ class CallHistory:
         self._owners: list[Any] = []
         self._copied_bytes = 0
         #: The call that each thread is making.
-        self._current_calls: dict[int, tuple[StartedCall, CallSpec | None]] = {}
+        self._current_calls: dict[int, tuple[CompiledCall, CallSpec | None]] = {}
 
-    def note_start(self, started_call: StartedCall) -> None:
+    def note_start(self, started_call: CompiledCall) -> None:
         """Remember a call that is about to start."""
         key = key_of(started_call.function)
         if key not in self._calls_by_key:
@@ -267,7 +267,7 @@ class CallHistory:
         """Return the number of all calls to an entry."""
         return self._call_counts.get(key, 0)
 
-    def _add_call(self, key: Any, started_call: StartedCall, call_spec: CallSpec) -> None:
+    def _add_call(self, key: Any, started_call: CompiledCall, call_spec: CallSpec) -> None:
         tensors = {id(value): value for _, value in _argument_parts(started_call) if _is_dense(value)}
         numbers = {ident: number for number, ident in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
@@ -327,7 +327,7 @@ def owner_of(fn: Any) -> Any:
     return getattr(fn, "__self__", fn)
 
 
-def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
+def _argument_parts(started_call: CompiledCall) -> Iterator[tuple[Path, Any]]:
     arguments = Arguments(*started_call.args, **started_call.kwargs)
     for name, value in arguments.by_name(started_call.function).items():
         yield from parts(value, Path(Root("argument", name)))
@@ -416,7 +416,7 @@ def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]
     if is_instance(value, Mapping):
         try:
             return [(PathStep("item", key), part) for key, part in stored_items(value) if isinstance(key, str | int)]
-        except Exception:  # noqa: BLE001 - the user's `items`
+        except Exception:  # noqa: BLE001 - calls the user's `items`
             return []
     attributes = _attributes(value, enters_objects=enters_objects)
     return [(PathStep("attribute", name), part) for name, part in attributes.items()]
@@ -487,7 +487,7 @@ def _global_names(code: types.CodeType) -> frozenset[str]:
 
 def _has_content(cell: types.CellType) -> bool:
     try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
+        cell.cell_contents  # noqa: B018 - reading an empty cell raises
     except ValueError:
         return False
     return True
@@ -505,7 +505,7 @@ def _is_global_of(frame: types.FrameType, root: Root) -> bool:
     return root.defined_in == str(frame.f_globals.get("__name__")) and not is_shadowed
 
 
-def _site_of(started_call: StartedCall) -> CallSite | None:
+def _site_of(started_call: CompiledCall) -> CallSite | None:
     """Return the location of a call; ``None`` if the location is unknown or in a library."""
     frame = started_call.caller
     if frame is None or is_library(frame.f_code.co_filename):

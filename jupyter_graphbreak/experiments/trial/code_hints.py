@@ -104,10 +104,7 @@ def _code_objects_of(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
 
 
 def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[float]:
-    """Return the absolute values of numbers in the code of a function and of user functions that it reaches.
-
-    Values of one and below are left out.
-    """
+    """Return the absolute values above one of the numbers in a function and in user functions that it reaches."""
     code_objects = [*_code_objects_of(fn), *user_code_objects(fn, *arguments.values())]
     constants = (constant for code in dict.fromkeys(code_objects) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
@@ -115,10 +112,7 @@ def numbers_in_user_code(arguments: Arguments, fn: Callable[..., Any]) -> list[f
 
 
 def lookup_table_lengths(arguments: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
-    """Return the lengths of tensors that may be lookup tables, such as masks and position embeddings.
-
-    Lengths of one and zero are left out.
-    """
+    """Return the lengths above one of tensors that may be lookup tables, such as masks and position embeddings."""
     used_objects = reachable_objects(fn, *arguments.values())
     modules = [item for item in used_objects if is_instance(item, torch.nn.Module)]
     tables = [value for value in state.values() if is_instance(value, torch.Tensor)]
@@ -142,8 +136,7 @@ def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
 def alternative_strings(fn: Callable[..., Any], value: str) -> list[str]:
     """Return alternatives to a string that occurs in a function's code or among the keys of its dicts.
 
-    The last of them is a string that the code probably does not know. For a string that occurs in neither, the list is
-    empty.
+    The code probably does not know the last alternative. For any other string, the list is empty.
     """
     is_compared = value in constants_in_code(fn) or any(value in content for content in _dicts_with_string_keys(fn))
     return [*alternative_choices(fn, value), f"not {value}"] if is_compared else []

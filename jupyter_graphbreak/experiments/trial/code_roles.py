@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     Role = Literal["user", "library", "neutral", "exempt", "internal"]
 
 _STDLIB_FOLDERS = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
-_TORCH_FOLDER = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
+_TORCH_FOLDER = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with the file names of code objects
 #: The folders of PyTorch's compilers, whose caches, locks, threads and processes are not treated as effects.
 _COMPILER_FOLDERS = tuple(
-    os.path.join(_TORCH_FOLDER, name, "")  # noqa: PTH118 - as above
+    os.path.join(_TORCH_FOLDER, name, "")  # noqa: PTH118
     for name in ("_inductor", "_dynamo", "_functorch", "_subclasses", "_logging")
 )
 #: Files of the compilers that call user code in each run.
 _COMPILER_RUNTIME_FILES = tuple(
-    os.path.join(_TORCH_FOLDER, "_dynamo", name)  # noqa: PTH118 - as above
+    os.path.join(_TORCH_FOLDER, "_dynamo", name)  # noqa: PTH118
     for name in ("eval_frame.py", "external_utils.py", "decorators.py")
 )
 #: Packages of other compilers.
@@ -46,9 +46,9 @@ _GENERATED_PREFIXES = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__
 _RECORD_PASSING_FUNCTIONS = {"callHandlers", "handle", "emit"}
 _MAX_FRAMES = 2000
 _PACKAGE_FOLDERS = ("site-packages", "dist-packages")
-_LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
+_LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with the file names of code objects
 #: The file of the thread that checks whether progress bars are refreshed often enough.
-_MONITOR_FILE = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
+_MONITOR_FILE = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118
 #: The function that creates the lock of all progress bars; Python's resource tracker registers this lock.
 _LOCK_CONSTRUCTOR = "create_mp_lock"
 

@@ -97,19 +97,10 @@ def clone(
     """Return a copy of a value. Only objects that cannot be copied, or must not be, are shared with the original.
 
     An object that occurs several times stays a single object in the copy, even behind bound methods, weak references
-    and functions that objects refer to. Loggers, threads and code are not copied.
-
-    Parameters
-    ----------
-    failures : list or None
-        Collects the objects that could not be copied.
-    copy_function : callable or None
-        Copies a function that an object refers to. Without it, functions are not copied.
-    memory_provider : MemoryProvider or None
-        Provides the memory for copies of large tensors.
-    digests : dict or None
-        If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
-        unchanged memory.
+    and functions that objects refer to. Loggers, threads and code are not copied, functions only by ``copy_function``.
+    ``failures`` collects the objects that could not be copied. The memory for copies of large tensors comes from the
+    provider, if there is one. With ``digests``, the copy is for comparison only, and digests replace large tensors; the
+    dict caches the digests of unchanged memory.
     """
     with disable_gradients_and_overrides(), torch.inference_mode(mode=False):
         return _Copier({} if memo is None else memo, failures, copy_function, memory_provider, digests).copy(value)
@@ -188,7 +179,7 @@ class _Copier:
         try:
             proxy = cls.__new__(cls)
             if hasattr(value, "_self_wrapper"):  # the proxy calls this function instead of the method of its class
-                wrapper, enabled = self.copy(value._self_wrapper), self.copy(value._self_enabled)  # noqa: SLF001 - of wrapt
+                wrapper, enabled = self.copy(value._self_wrapper), self.copy(value._self_enabled)  # noqa: SLF001 - wrapt has no public name
                 initialize = next(vars(base)["__init__"] for base in cls.__mro__ if _is_builtin_init(base))
                 initialize(proxy, result, wrapper, enabled)
             else:
@@ -267,7 +258,7 @@ class _Copier:
         cls: Any = type(value)
         try:
             result = cls.__new__(cls)
-        except Exception:  # noqa: BLE001 - a class whose `__new__` needs arguments
+        except Exception:  # noqa: BLE001 - `__new__` may need arguments
             return self._copy_object(value)
         self._memo[id(value)] = result
         if is_instance(value, defaultdict):
@@ -319,7 +310,7 @@ class _Copier:
                     if result is value
                     else self._separate_attributes(value, result)
                 )
-            except Exception as error:  # noqa: BLE001 - open files, or any error in the user's __deepcopy__
+            except Exception as error:  # noqa: BLE001 - open files cannot be copied, and the user's `__deepcopy__` may fail
                 reason = error_headline(error)
                 for key in list(self._memo)[memo_size:]:
                     del self._memo[key]  # discard the unfinished copy
@@ -406,7 +397,7 @@ class _Copier:
             if result is not value:
                 return result
             return self._copy_subclass_tensor(value) if differs_only_in_class else _detached_copy(value)
-        except Exception as error:  # noqa: BLE001 - most non-leaf tensors
+        except Exception as error:  # noqa: BLE001 - most non-leaf tensors cannot be copied
             with contextlib.suppress(Exception):
                 return _detached_copy(value)
             if self._failures is not None:

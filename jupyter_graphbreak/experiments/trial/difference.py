@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.named_objects import RESULT, leaves, named_tensors
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT_PATH, leaves, named_tensors
 from jupyter_graphbreak.experiments.trial.values import describe_difference, largest_number, short_repr, varying_paths
 
 if TYPE_CHECKING:
@@ -75,21 +75,12 @@ def differences(
     compares_signs_of_zero: bool = False,
     rounding_errors: Mapping[int, RoundingErrors] | None = None,
 ) -> list[Difference]:
-    """Return all differences between a program and the original.
+    """Return all differences between the outcomes of the original and of a program, with equal arguments.
 
-    Parameters
-    ----------
-    expected, actual : Result
-        The outcomes of the original and of the program, with equal arguments.
-    compares_values : bool
-        Whether to compare values. Otherwise, as for random numbers, only types, shapes and whether something happened
-        are compared.
-    ignored_paths : frozenset of str
-        The paths to values in arguments and state that differ after any two runs; see :func:`varying_state_paths`.
-    compares_signs_of_zero : bool
-        Whether to distinguish -0.0 from 0.0 in the result. Compilers do not preserve the sign.
-    rounding_errors : mapping of int to RoundingErrors, optional
-        The known rounding errors in the original's tensors; see :func:`.rounding.rounding_errors`.
+    Without ``compares_values``, as for random numbers, only types, shapes and whether something happened are compared.
+    ``ignored_paths`` are those of :func:`varying_state_paths`. With ``compares_signs_of_zero``, -0.0 in the result
+    differs from 0.0, although compilers do not preserve the sign. ``rounding_errors`` are those of
+    :func:`.rounding.rounding_errors`.
     """
     compare = functools.partial(describe_difference, compares_values=compares_values, rounding_errors=rounding_errors)
     if expected.error is not None or actual.error is not None:
@@ -146,15 +137,12 @@ def _are_close_doubles(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     one, other = expected.detach(), actual.detach()
     try:
         return torch.allclose(other, one, rtol=_RTOL_OF_DOUBLES, atol=_ATOL_OF_DOUBLES, equal_nan=True)
-    except Exception:  # noqa: BLE001 - such as a fake tensor
+    except Exception:  # noqa: BLE001 - some tensors, such as fake tensors, cannot be compared
         return True
 
 
 def varying_state_paths(one: Result, other: Result) -> frozenset[str]:
-    """Return the paths to values in arguments and state that differ after two runs of the same program.
-
-    Such a value contains, for example, a time of day or the address of an object.
-    """
+    """Return the paths to values in arguments and state, such as times, that differ after two runs of one program."""
     return varying_paths(one.arguments, other.arguments) | varying_paths(one.state, other.state)
 
 
@@ -208,7 +196,7 @@ def is_raised_by_operation(error: BaseException) -> bool:
 
 
 def _comes_from_graph_check(original_error: BaseException, error: BaseException) -> bool:
-    """Return whether an error comes from a check in a graph: the original's check, or one that PyTorch added."""
+    """Return whether an error comes from a check in a graph, either the original's or one that PyTorch added."""
     if type(error) is not RuntimeError:
         return False
     message = _message(error)
@@ -229,7 +217,7 @@ def describe_error(error: BaseException | None) -> str:
 def _message(error: BaseException | None) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - the user's __str__
+    except Exception:  # noqa: BLE001 - calls the user's `__str__`
         return ""
 
 
@@ -305,8 +293,8 @@ def _layout_differences(expected: Result, actual: Result) -> Iterator[Difference
 
 
 def _zero_sign_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    actual_tensors = dict(named_tensors(actual.value, RESULT))
-    for path, tensor in named_tensors(expected.value, RESULT):
+    actual_tensors = dict(named_tensors(actual.value, RESULT_PATH))
+    for path, tensor in named_tensors(expected.value, RESULT_PATH):
         actual_tensor = actual_tensors.get(path)
         if (
             actual_tensor is None
@@ -387,11 +375,11 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
         shared_others, actual_shared_others = others & actual.paths, actual_others & expected.paths
         if (bool(others), relation, shared_others) == (bool(actual_others), actual_relation, actual_shared_others):
             continue
-        if not path.startswith(RESULT) and not shared_others and not actual_shared_others:
+        if not path.startswith(RESULT_PATH) and not shared_others and not actual_shared_others:
             continue  # only one of the two programs reads the names that share the object
         if path in expected.layouts and not actual_others and all(part.startswith("the argument ") for part in others):
             before = f"it {relation} {min(shared_others or others)}"
-            consequence = "so that changing one in place changes both"
+            consequence = "so changing one in place changes both"
             yield Difference("lost alias", f"makes {path} a new tensor, but in the original {before}, {consequence}")
             continue
         before = f"it {relation} {min(shared_others or others)}" if others else "it is a separate object"

@@ -25,14 +25,14 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     tested_variables,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
-    AS_COLUMN,
-    AS_FLAG,
-    LONGER_LAST_ITEM,
-    NOT_CONTIGUOUS,
-    OF_DIFFERENT_SIZE,
-    TRANSPOSED,
-    WITH_EXTRA_DIMENSION,
-    ZERO_DIMENSIONAL,
+    COLUMN_SUFFIX,
+    DIFFERENT_SIZE_SUFFIX,
+    EXTRA_DIMENSION_SUFFIX,
+    FLAG_SUFFIX,
+    LONGER_LAST_ITEM_SUFFIX,
+    NOT_CONTIGUOUS_KIND,
+    TRANSPOSED_KIND,
+    ZERO_DIMENSIONAL_SUFFIX,
     Input,
     OriginalCall,
 )
@@ -92,14 +92,14 @@ _MAX_SINGLE_ARGUMENTS = 3
 _MAX_MISSING_KEYS = 3
 #: The maximum number of edge values for one item of a list or tuple.
 _MAX_ITEM_VALUES = 2
-_TENSORS_WITH_GRAD = "tensors that have a .grad"
+_TENSORS_WITH_GRAD_KIND = "tensors that have a .grad"
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
 #: Values that a caller may pass in place of a tensor that the function tests.
 _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 #: Numbers that a caller may pass for a parameter that is ``None``.
 _OPTIONAL_NUMBERS = (2.0, 0.0)
-#: The maximum number of such parameters.
+#: The maximum number of parameters that are ``None`` and get a number.
 _MAX_OPTIONAL_PARAMETERS = 3
 #: The maximum number of tensors among which every pair shares memory in one input.
 _MAX_SHARING_TENSORS = 3
@@ -110,9 +110,9 @@ _MAX_LOOKUP_TABLES = 4
 # The next three limits prevent runs that take much longer than the original one.
 #: The largest length to take from the code.
 _MAX_LENGTH = 4096
-#: The maximum ratio of such a length to the original length.
+#: The maximum ratio of a length from the code to the original length.
 _MAX_GROWTH = 64
-#: The maximum number of elements of a tensor with such a length.
+#: The maximum number of elements of a tensor with a length from the code.
 _MAX_ELEMENTS = 1 << 16
 #: Names that code uses to read the number in a tensor.
 _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
@@ -157,11 +157,7 @@ def edge_inputs(original_arguments: Arguments, fn: Callable[..., Any], state: Ma
 
 
 def _changes_of_arguments(call: OriginalCall, variants: Mapping[str, Change]) -> Iterator[tuple[str, Arguments]]:
-    """Yield changed arguments of the same kinds as the original ones, each after a description.
-
-    Each changed Python value is combined with the ``variants``: changes of all tensors, by the suffix that describes
-    them.
-    """
+    """Yield descriptions and changed arguments of the same kinds, with each variant of the tensors."""
     yield from _row_count_changes(call)
     for description, changed_arguments in itertools.chain(_edge_python_values(call), _unknown_string_changes(call)):
         for suffix, change in variants.items():
@@ -185,7 +181,7 @@ def _changes_of_state(call: OriginalCall, state: Mapping[str, Any]) -> Iterator[
 def _input_with_grads(call: OriginalCall, state: Mapping[str, Any]) -> Input:
     """Return the original input with a ``.grad`` on its floating-point tensors and on those in the state."""
     values = {name: _with_grad(value) for name, value in state.items() if is_instance(value, torch.Tensor)}
-    return call.make_input(_TENSORS_WITH_GRAD, call.map(_with_grad), values, _TENSORS_WITH_GRAD)
+    return call.make_input(_TENSORS_WITH_GRAD_KIND, call.map(_with_grad), values, _TENSORS_WITH_GRAD_KIND)
 
 
 def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -205,16 +201,17 @@ def _kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
     for name, tensors in call.tensors_by_name[:_MAX_RAISED_RANKS]:
         # Python can test only a tensor with one element.
         if len(call.tensors_by_name) > 1 or any(tensor.numel() == 1 for tensor in tensors):
-            kind = f"{name} {WITH_EXTRA_DIMENSION}"
+            kind = f"{name} {EXTRA_DIMENSION_SUFFIX}"
             yield kind, kind, call.map(only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
         if any(tensor.dim() == 1 for tensor in tensors):
-            kind = f"{name} {AS_COLUMN}"
+            kind = f"{name} {COLUMN_SUFFIX}"
             yield kind, kind, call.map(only_for(tensors, lambda tensor: tensor.unsqueeze(-1)))
     for name, description, arguments in _shrunk_arguments(call):
         if _shares_size(call, name):
-            kind = f"{description}, {OF_DIFFERENT_SIZE}"
+            kind = f"{description}, {DIFFERENT_SIZE_SUFFIX}"
             yield description, kind, arguments
-            # If all numbers are equal, broadcasting one row gives the same result, so the numbers are also changed.
+            # If all numbers are equal, one row that is broadcast gives the same result as all rows; different numbers
+            # may reveal that the argument lacks rows.
             number_changes: dict[str, Change] = {"negated": negate, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
                 changed_arguments = map_tensors(arguments, unless(call.may_be_indices, make_values))
@@ -268,7 +265,7 @@ def _gradients_of_one_argument(
             yield f"{kind}{suffix}", kind, map_tensors(changed_arguments, require_gradients)
         # Perhaps the result depends on the argument only if that is not empty.
         tensors, empty = tensors_in(call.by_name[name]), functools.partial(first_rows, count=0)
-        kind = f"{kind}, empty, {OF_DIFFERENT_SIZE}"
+        kind = f"{kind}, empty, {DIFFERENT_SIZE_SUFFIX}"
         yield (
             f"{name} empty and requiring gradients",
             kind,
@@ -287,7 +284,7 @@ def _longer_last_items(call: OriginalCall) -> Iterator[tuple[str, str, Arguments
         values: dict[str, Change] = {"": identity, ", negated": negate, ", ten times as large": multiply_by_ten}
         for suffix, change in values.items():
             changed_arguments = map_tensors(arguments, unless(call.may_be_indices, change))
-            yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed_arguments
+            yield f"{name} with {LONGER_LAST_ITEM_SUFFIX}{suffix}", LONGER_LAST_ITEM_SUFFIX, changed_arguments
 
 
 def _argument_kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -326,7 +323,7 @@ def _argument_kind_changes(call: OriginalCall) -> Iterator[tuple[str, str, Argum
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
                 as_flag = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
-                yield f"{name} = {flag}", f"{name} {AS_FLAG}", call.map(as_flag)
+                yield f"{name} = {flag}", f"{name} {FLAG_SUFFIX}", call.map(as_flag)
 
 
 def _optional_argument_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
@@ -340,7 +337,7 @@ def _optional_argument_changes(call: OriginalCall) -> Iterator[tuple[str, str, A
 
 
 def _shared_memory_changes(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which one tensor is a view of another, so that an in-place change to one changes both."""
+    """Yield arguments in which one tensor is a view of another, so an in-place change to one changes both."""
     tensors = [(name, value) for name, value in call.by_name.items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:
@@ -381,7 +378,7 @@ def _shrunk_arguments(call: OriginalCall) -> Iterator[tuple[str, str, Arguments]
 
 
 def _shares_size(call: OriginalCall, name: str) -> bool:
-    """Return whether an argument's tensors share a size with those of other arguments. Code may rely on that."""
+    """Return whether an argument's tensors share a size with those of other arguments; code may require equal sizes."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
@@ -471,7 +468,7 @@ def _edge_values(call: OriginalCall, value: Any) -> Iterator[Any]:
 
 
 def _huge_number(call: OriginalCall) -> float:
-    """Return a huge number; a smaller one if it may be an integer's exponent: the power would exhaust the memory."""
+    """Return a huge number, or a smaller one if a power with it as the exponent could exhaust the memory."""
     return _HUGE_EXPONENT if call.has_variable_exponents else _HUGE
 
 
@@ -497,7 +494,7 @@ def _extreme_value_changes(call: OriginalCall) -> Iterator[tuple[str, Arguments]
 
 
 def _zero_arguments(call: OriginalCall) -> Iterator[tuple[str, Arguments]]:
-    """Yield arguments in which only one argument's tensors become zero: if all are zero, a result may not be finite."""
+    """Yield arguments with only one argument's tensors zero, because a result may not be finite if all are."""
     tensors_by_name = call.tensors_by_name
     for name, tensors in tensors_by_name[:_MAX_SINGLE_ARGUMENTS] if len(tensors_by_name) > 1 else ():
         yield f"{name} zero", call.map_numbers(only_for(tensors, torch.zeros_like))
@@ -627,7 +624,7 @@ def _dtype_changes(call: OriginalCall) -> Iterator[_KindChange]:
         # A 0-d tensor of a larger dtype promotes these 0-d tensors; a Python number does not.
         small_dtypes = (torch.float16, torch.int32) if is_floating else (torch.int32,)
         for dtype in small_dtypes if present_dtypes else ():
-            description = f"{ZERO_DIMENSIONAL} {str(dtype).removeprefix('torch.')} tensors"
+            description = f"{ZERO_DIMENSIONAL_SUFFIX} {str(dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(as_scalar, dtype=dtype, is_floating=is_floating)
 
 
@@ -635,6 +632,9 @@ def _layout_changes(call: OriginalCall) -> Iterator[_KindChange]:
     """Yield changes that give tensors strides with gaps, as in a slice, and transposed strides with gaps."""
     max_dim = max((tensor.dim() for tensor in call.tensors), default=0)
     if max_dim > 0:
-        yield NOT_CONTIGUOUS, with_gaps
+        yield NOT_CONTIGUOUS_KIND, with_gaps
     if max_dim > 1:
-        yield (TRANSPOSED, lambda change, value: transpose(with_gaps(lambda value: transpose(change(value)), value)))
+        yield (
+            TRANSPOSED_KIND,
+            lambda change, value: transpose(with_gaps(lambda value: transpose(change(value)), value)),
+        )

@@ -51,10 +51,7 @@ def with_effects(
 
 
 def locator(source_ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
-    """Return a function that locates the innermost stack frame that is in a source and not in PyTorch.
-
-    ``source_ids`` contains the id of each source of the report, by its file name.
-    """
+    """Return a function that locates the innermost stack frame that is in a source and not in PyTorch."""
     packages = package_paths()
 
     def locate(stack: Sequence[StackFrame]) -> Location | None:

@@ -33,27 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-@contextlib.contextmanager
-def capture_loguru_messages(receive: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
-    """Capture the loguru messages of this thread, instead of sending them to the sinks, while the context is open.
-
-    ``receive`` is called with the logger, level and message of each record, once for each sink.
-    """
+def capture_loguru_messages(
+    receive: Callable[[tuple[str, str, str]], None],
+) -> contextlib.AbstractContextManager[None]:
+    """Capture the loguru messages of this thread, instead of sending them to the sinks, while the context is open."""
     handler_class = getattr(sys.modules.get("loguru._handler"), "Handler", None)
-    emit = getattr(handler_class, "emit", None)
-    if emit is None:
-        yield
-        return
-    thread = threading.get_ident()
+    if not hasattr(handler_class, "emit"):
+        return contextlib.nullcontext()
 
-    def capture(self: Any, record: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread:
-            return emit(self, record, *args, **kwargs)
-        receive((str(record["name"]), record["level"].name, record["message"]))
-        return None
+    def capture(_: Any, record: Any, *__: Any, **___: Any) -> Any:
+        return receive, ((str(record["name"]), record["level"].name, record["message"]),), {}
 
-    with patch_attribute(handler_class, "emit", capture):
-        yield
+    return redirect_calls_on_thread(handler_class, "emit", capture)
 
 
 @dataclass
@@ -133,7 +124,7 @@ def capture_effects(
             _capture_records(note_record, handlers or {}, filters or {}),
             warnings.catch_warnings(record=True),
         ):
-            warnings._showwarnmsg_impl = note_warning  # type: ignore[attr-defined]  # noqa: SLF001 - records the order
+            warnings._showwarnmsg_impl = note_warning  # type: ignore[attr-defined]  # noqa: SLF001 - records the order of warnings and output
             once_registry.clear()
             warnings.resetwarnings()  # makes Python forget which warnings it has shown
             if handlers is None:
@@ -246,14 +237,14 @@ def _capture_records(
 def _message_of_record(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
-    except Exception:  # noqa: BLE001 - arguments that do not match the format
+    except Exception:  # noqa: BLE001 - the arguments may not match the format
         return str(record.msg)
 
 
 def _text_of_warning(message: object) -> str:
     try:
         return str(message)
-    except Exception:  # noqa: BLE001 - the user's __str__
+    except Exception:  # noqa: BLE001 - calls the user's `__str__`
         return type(message).__name__
 
 
@@ -279,10 +270,7 @@ def seed_torch(seed: int) -> None:
 
 
 def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore PyTorch's random generators on exit, those of CUDA only if CUDA is already initialized.
-
-    Reading CUDA's generators would initialize it.
-    """
+    """Restore PyTorch's random generators on exit, those of CUDA only if CUDA is already initialized."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 

@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from jupyter_graphbreak._torch_compat.hooks.entries import EnteredCall, StartedCall
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryPart
+    from jupyter_graphbreak._torch_compat.hooks.entries import CompiledCall
     from jupyter_graphbreak.experiments.trial.guard import EffectRecorder
     from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
-    from jupyter_graphbreak.experiments.trial.state_parts import StateChange
+    from jupyter_graphbreak.experiments.trial.state_parts import StateChange, StatePart
     from jupyter_graphbreak.report.schema import Report
 
     #: Opens a context in which a remedy is applied, and yields the entry with the remedy.
@@ -51,48 +50,34 @@ _MAX_DEPTH = 6
 
 @dataclass(frozen=True)
 class Entry:
-    """A copy of a callable from before it ran, so that it can run again.
+    """A copy of a callable from before it ran, so that it can run again."""
 
-    Parameters
-    ----------
-    name : str
-        The qualified name of the callable.
-    frame_id : str or None
-        The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
-    function : callable
-        The uncompiled function, method or module. To run it without effects, use a
-        :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
-    arguments : Arguments
-        Copies of the arguments of the first call.
-    compiles_inner_function : bool
-        Whether to call the callable without compiling it, because it compiles a function inside it.
-    inner_targets : frozenset of tuple
-        The path of each module to compile instead of the callable, and the name of the method to compile. An empty
-        name stands for the module's calls, which ``Module.compile`` compiles.
-    callable_id : int or None
-        Identifies the callable among those that the run called.
-    name_snapshot : NameSnapshot
-        The values of the names in code that is not copied.
-    reuses_code : bool
-        Whether the call used code compiled for another entry.
-    weak_referents : tuple
-        The copies to which ``function`` has only weak references, and which this tuple keeps alive.
-    """
-
+    #: The qualified name of the callable.
     name: str
+    #: The id of the callable's first frame in the report of the run, or ``None`` for an entry that no run recorded.
     frame_id: str | None
+    #: The uncompiled function, method or module. To run it without effects, use a
+    #: :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
     function: Callable[..., Any]
+    #: Copies of the arguments of the first call.
     arguments: Arguments
     backend: str | Callable[..., Any] = "eager"
     dynamic: bool | None = None
     guard_filter: Callable[..., Any] | None = None
+    #: Whether to call the callable without compiling it, because it compiles a function inside it.
     compiles_inner_function: bool = False
+    #: The path of each module to compile instead of the callable, and the name of the method to compile. An empty name
+    #: stands for the module's calls, which ``Module.compile`` compiles.
     inner_targets: frozenset[tuple[str, str]] = frozenset()
+    #: Identifies the callable among those that the run called.
     callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     storage_copies: tuple[StorageCopy, ...] = ()
+    #: The values of the names in code that is not copied.
     name_snapshot: NameSnapshot = field(default_factory=NameSnapshot)
+    #: Whether the call used code compiled for another entry.
     reuses_code: bool = False
+    #: The copies to which ``function`` has only weak references, and which this tuple keeps alive.
     weak_referents: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -153,7 +138,7 @@ class RecordedEntries:
         self._reusing_calls = 0
 
     @disable_gradients_and_overrides()
-    def record_entry(self, entered_call: EnteredCall) -> None:
+    def record_entry(self, entered_call: CompiledCall) -> None:
         """Copy an entry, or note why it is left out."""
         name = callable_name(entered_call.function)
         if entered_call.reuses:
@@ -183,13 +168,13 @@ class RecordedEntries:
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
         self._keys.append((entry, key_of(entered_call.function)))
 
-    def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
+    def _copy_call(self, name: str, original: CompiledCall) -> tuple[Entry, list[StatePart]] | str:
         """Return a copy of a call with the package parts that it may change, or a sentence if the call is too large."""
         tensors = _used_tensors(original.function, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
-        why_too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
-        if why_too_large is not None:
-            return why_too_large
+        reason = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
+        if reason is not None:
+            return reason
         memory = StorageRecorder()
         arguments = Arguments(*original.args, **original.kwargs)
         subject = Subject(original.function, arguments, memory)
@@ -204,7 +189,7 @@ class RecordedEntries:
         return copy, subject.changeable_parts
 
     @disable_gradients_and_overrides()
-    def note_start(self, started_call: StartedCall) -> None:
+    def note_start(self, started_call: CompiledCall) -> None:
         """Remember a call that is about to start, and keep a copy if it calls a generator function."""
         self.call_history.note_start(started_call)
         code = getattr(getattr(started_call.function, "__func__", started_call.function), "__code__", None)
@@ -216,7 +201,7 @@ class RecordedEntries:
             self.generator_calls.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
 
     @disable_gradients_and_overrides()
-    def note_end(self, started_call: StartedCall, result: Any) -> None:
+    def note_end(self, started_call: CompiledCall, result: Any) -> None:
         """Note the end of a call. Compare the states now, because a context around the call may restore the state."""
         self.call_history.note_end()
         if self._looks_for_nan:
@@ -225,7 +210,7 @@ class RecordedEntries:
         self._record_state_changes([state for state in self._states if state[0] == thread])
         self._states = [state for state in self._states if state[0] != thread]
 
-    def _record_call_with_nan(self, started_call: StartedCall, result: Any) -> None:
+    def _record_call_with_nan(self, started_call: CompiledCall, result: Any) -> None:
         """Copy the first call to an entry that returned NaN, unless this call is already recorded."""
         key = key_of(started_call.function)
         recorded_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
@@ -243,11 +228,7 @@ class RecordedEntries:
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
-        """Return the number of the first call to an entry that returned NaN, and a copy made after the call.
-
-        The copy is ``None`` if this is the first call to the entry, or if there was not enough memory for a copy. The
-        result is ``None`` if there is no such call.
-        """
+        """Return the number of the first call to an entry that returned NaN, and a copy made after it, if any."""
         return self._calls_with_nan.get(self._key_of(entry))
 
     def _key_of(self, entry: Entry) -> Any:
@@ -369,10 +350,7 @@ def record_entries(*, looks_for_nan: bool = False) -> Iterator[RecordedEntries]:
 
 @contextlib.contextmanager
 def compile_separately(fn: Any) -> Iterator[None]:
-    """Make Dynamo compile a copied callable again, in a separate cache, while the context is open.
-
-    A cell that the magic compiled as one function is compiled with the Dynamo settings for cells.
-    """
+    """Make Dynamo compile a copied callable again, in a separate cache, while the context is open."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(separate_cache(user_code_objects(fn)))
         stack.enter_context(limit_compilations())

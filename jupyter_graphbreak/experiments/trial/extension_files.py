@@ -25,33 +25,22 @@ if TYPE_CHECKING:
 
 
 class _Opener(NamedTuple):
-    """A description of how a function or class opens or writes files, or of its other effect outside the copies.
+    """A description of how a function or class opens or writes files, or of its other effect outside the copies."""
 
-    Parameters
-    ----------
-    parameter : str
-        The parameter that says whether a file is only read. Empty if the file is always written.
-    reading_values : tuple
-        The values of this parameter for which a file is only read.
-    reads_by_default : bool
-        Whether a file is only read if the argument is missing.
-    kind : str
-        The kind of the effect.
-    takes_other_strings : bool
-        Whether a string argument may be something other than a path.
-    takes_sql : bool
-        Whether the first string is an SQL statement.
-    description : str
-        The effect of every call, as the rest of a sentence. Empty if the effect depends on a path.
-    """
-
+    #: The parameter that says whether a file is only read. Empty if the file is always written.
     parameter: str = ""
     position: int = -1
+    #: The values of this parameter for which a file is only read.
     reading_values: tuple[Any, ...] = ()
+    #: Whether a file is only read if the argument is missing.
     reads_by_default: bool = True
+    #: The kind of the effect.
     kind: EffectKind = "file"
+    #: Whether a string argument may be something other than a path.
     takes_other_strings: bool = False
+    #: Whether the first string is an SQL statement.
     takes_sql: bool = False
+    #: The effect of every call, as the rest of a sentence. Empty if the effect depends on a path.
     description: str = ""
 
     def only_reads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -191,10 +180,7 @@ _known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, s
 
 
 def _writers_of(module: ModuleType, examined_types: set[int]) -> list[tuple[ModuleType | type, str]]:
-    """Return the compiled functions and methods of a module whose names say that they write files.
-
-    Methods of the types in ``examined_types`` are left out.
-    """
+    """Return the compiled functions and methods of a module whose names say that they write files."""
     content = vars(module)
     known_result = _known_writers.get(id(module))
     if known_result is not None and known_result[0] is module and known_result[1] == len(content):
@@ -275,7 +261,7 @@ def _make_imitating_class(original: type, opener: _Opener) -> type:
     """Return an imitation that creates instances of a class whose own methods cannot be replaced."""
 
     def make_instance(_: type, *args: Any, **kwargs: Any) -> Any:
-        _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
+        _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
     class ImitatingType(type):
@@ -328,10 +314,7 @@ def _is_in_memory(access_properties: Any, name_argument: tuple[Any, ...]) -> boo
 
 
 def _is_path(value: Any, *, accepts_any_string: bool) -> bool:
-    """Return whether an argument is a path.
-
-    With ``accepts_any_string``, any string except ":memory:" is treated as a path.
-    """
+    """Return whether an argument is a path; with ``accepts_any_string``, any string except ":memory:" is one."""
     if isinstance(value, os.PathLike):
         return True
     # Without `accepts_any_string`, bytes are the content of a file.

@@ -145,10 +145,7 @@ class FunctionCopier:
         return result
 
     def copy_handlers(self) -> dict[int, logging.Handler]:
-        """Copy the handlers whose classes the user wrote, and return the copies by the ids of the originals.
-
-        Handlers without a copy receive no records.
-        """
+        """Copy the handlers of the user's classes, by the originals' ids; those without a copy receive no records."""
         result: dict[int, logging.Handler] = {}
         for handler in all_handlers():
             cls = type(handler)

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import CodeType, FrameType, TracebackType
 
-    from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryPart
-    from jupyter_graphbreak.experiments.trial.state_parts import StateChange
+    from jupyter_graphbreak.experiments.trial.state_parts import StateChange, StatePart
     from jupyter_graphbreak.records.records import StackFrame
 
 
@@ -88,7 +87,7 @@ def _line_of_first_use(frame: FrameType, code_objects: Iterable[CodeType]) -> in
 
 
 @contextlib.contextmanager
-def prevent_effects(*callables: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
+def prevent_effects(*callables: Any, changeable_parts: Iterable[StatePart] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
     If the state changes, the code of ``callables``, which the context runs, is searched for the line that changes it.

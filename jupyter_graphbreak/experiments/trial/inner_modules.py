@@ -80,7 +80,7 @@ class InnerModules:
         owner = type(module) if method else module
         key = id(owner), method
         if key not in self._compiled_functions:
-            function = getattr(owner, method) if method else module._call_impl  # noqa: SLF001 - as `Module.compile` does
+            function = getattr(owner, method) if method else module._call_impl  # noqa: SLF001 - `Module.compile` compiles the same method
             self._compiled_functions[key] = owner, self._compile(function)
         compiled_function = self._compiled_functions[key][1]
         return compiled_function.__get__(module) if method else compiled_function

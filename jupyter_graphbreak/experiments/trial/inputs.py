@@ -48,45 +48,36 @@ _MAX_SPECIAL_INPUTS = 6
 #: The largest size to take from the function's code.
 _MAX_SIZE = 64
 #: Kinds of tensors in edge inputs, and suffixes of such kinds.
-BOOL_TENSORS = "bool tensors"
-AS_FLAG = "as a flag"
-ZERO_DIMENSIONAL = "zero-dimensional"
-WITH_EXTRA_DIMENSION = "with one more dimension"
-AS_COLUMN = "as a column"
-OF_DIFFERENT_SIZE = "of a different size"
-LONGER_LAST_ITEM = "a longer last item"
-NOT_CONTIGUOUS = "tensors that are not contiguous"
-TRANSPOSED = "transposed tensors"
+BOOL_TENSORS_KIND = "bool tensors"
+FLAG_SUFFIX = "as a flag"
+ZERO_DIMENSIONAL_SUFFIX = "zero-dimensional"
+EXTRA_DIMENSION_SUFFIX = "with one more dimension"
+COLUMN_SUFFIX = "as a column"
+DIFFERENT_SIZE_SUFFIX = "of a different size"
+LONGER_LAST_ITEM_SUFFIX = "a longer last item"
+NOT_CONTIGUOUS_KIND = "tensors that are not contiguous"
+TRANSPOSED_KIND = "transposed tensors"
 
 
 @dataclass(frozen=True)
 class Input:
-    """An input for a function: the arguments, their description, and the state before the call.
-
-    Parameters
-    ----------
-    is_special : bool
-        Whether Python values or sizes may differ from those of the original input. A captured program may depend on
-        them.
-    preceding_call_count : int
-        The number of calls that run beforehand with the original input, or with a smaller one derived from it, if the
-        function changes state.
-    state : mapping
-        Values of globals, closure variables and attributes to set before the call, by name.
-    different_kind : str
-        The difference in kind from the values of the original input, such as "float16 tensors" or "x = None". Empty if
-        the kinds are the same.
-    is_smaller : bool
-        Whether tensors are smaller than those of the original input, only to save time.
-    """
+    """An input for a function: the arguments, their description, and the state before the call."""
 
     arguments: Arguments
     example: Example
+    #: Whether Python values or sizes may differ from those of the original input. A captured program may depend on
+    #: them.
     is_special: bool = False
+    #: The number of calls that run beforehand with the original input, or with a smaller one derived from it, if the
+    #: function changes state.
     preceding_call_count: int = 0
     seed: int = 0
+    #: Values of globals, closure variables and attributes to set before the call, by name.
     state: Mapping[str, Any] = field(default_factory=dict)
+    #: The difference in kind from the values of the original input, such as "float16 tensors" or "x = None". Empty if
+    #: the kinds are the same.
     different_kind: str = ""
+    #: Whether tensors are smaller than those of the original input, only to save time.
     is_smaller: bool = False
 
     @property
@@ -97,23 +88,23 @@ class Input:
     @property
     def compares_errors_only(self) -> bool:
         """Whether only errors are compared, because merging branches promotes booleans differently from numbers."""
-        return self.different_kind == BOOL_TENSORS or self.has_flag
+        return self.different_kind == BOOL_TENSORS_KIND or self.has_flag
 
     @property
     def has_ordinary_values(self) -> bool:
         """Whether functions should support this kind of input, because its values are ordinary."""
-        return self.different_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
+        return self.different_kind in {NOT_CONTIGUOUS_KIND, TRANSPOSED_KIND, LONGER_LAST_ITEM_SUFFIX} or self.has_flag
 
     @property
     def has_different_size(self) -> bool:
         """Whether two arguments that had a size in common may no longer do so."""
-        return self.different_kind.endswith(OF_DIFFERENT_SIZE)
+        return self.different_kind.endswith(DIFFERENT_SIZE_SUFFIX)
 
     @property
     def has_different_rank(self) -> bool:
         """Whether a tensor has more or fewer dimensions than in the user's call."""
-        return self.different_kind.startswith(ZERO_DIMENSIONAL) or self.different_kind.endswith(
-            (WITH_EXTRA_DIMENSION, AS_COLUMN)
+        return self.different_kind.startswith(ZERO_DIMENSIONAL_SUFFIX) or self.different_kind.endswith(
+            (EXTRA_DIMENSION_SUFFIX, COLUMN_SUFFIX)
         )
 
     @property
@@ -124,7 +115,7 @@ class Input:
     @property
     def has_flag(self) -> bool:
         """Whether an argument that the function tests, or whose number it reads, is replaced with a boolean."""
-        return self.different_kind.endswith(AS_FLAG)
+        return self.different_kind.endswith(FLAG_SUFFIX)
 
 
 def example_of(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:

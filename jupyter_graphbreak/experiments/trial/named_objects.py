@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 #: The first part of the paths into the returned value.
-RESULT = "the result"
+RESULT_PATH = "the result"
 
 
 def named_objects(value: Any, name: str, visited_ids: set[int] | None = None) -> Iterator[tuple[str, Any]]:
@@ -75,7 +75,7 @@ def memory_address(value: Any) -> int | None:
             while is_instance(value.base, numpy.ndarray):
                 value = value.base
             return int(value.__array_interface__["data"][0]) if value.size else None
-    except Exception:  # noqa: BLE001 - tensors without memory: sparse, fake, user subclasses
+    except Exception:  # noqa: BLE001 - sparse and fake tensors and users' subclasses may have no memory
         return None
     return None
 

@@ -77,7 +77,7 @@ def is_plain_tensor(value: torch.Tensor) -> bool:
 
 
 def is_immutable(value: Any) -> bool:
-    """Return whether an object is treated as immutable: numbers, strings, ``None`` and members of enumerations are."""
+    """Return whether an object counts as immutable, such as a number, a string, ``None`` or an enumeration member."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)

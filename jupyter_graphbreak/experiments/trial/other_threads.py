@@ -157,7 +157,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
     shown_once_keys = set(once_registry)
     shown_keys = {id(names): set(registry) for _, names, registry in registries}
     thread, is_open = get_ident(), [True]
-    show_here, show_elsewhere = warnings._showwarnmsg, _process_warning_printer()  # type: ignore[attr-defined]  # noqa: SLF001
+    show_on_this_thread, show_on_other_threads = warnings._showwarnmsg, _process_warning_printer()  # type: ignore[attr-defined]  # noqa: SLF001
     new_keys: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
@@ -179,13 +179,13 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
 
     def dispatch(message: WarningMessage) -> None:
         if not is_open or get_ident() == thread:
-            show_here(message)
+            show_on_this_thread(message)
             return
         action = _filter_action(message, filters, default)
         if action == "error":
             raise message.message if isinstance(message.message, Warning) else message.category(message.message)
         if action != "ignore" and is_new(message, action):
-            show_elsewhere(message)
+            show_on_other_threads(message)
 
     with patch_attribute(warnings, "_showwarnmsg", dispatch):
         try:
@@ -273,7 +273,7 @@ def busy_thread_name(library_files: Container[str] = ()) -> str | None:
     included, because it will call the user's code. The code in ``library_files`` is treated as the user's.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public function
         files = (outer.f_code.co_filename for outer, _ in traceback.walk_stack(frame))
         if ident != get_ident() and any(_is_user_code(file, library_files) for file in files):
             return names.get(ident, "unknown")

@@ -33,7 +33,7 @@ from jupyter_graphbreak.experiments.trial.effects import (
     suppress_logging,
 )
 from jupyter_graphbreak.experiments.trial.guard import prevent_effects
-from jupyter_graphbreak.experiments.trial.named_objects import RESULT, memory_address, named_objects
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT_PATH, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
 from jupyter_graphbreak.experiments.trial.time_limit import measure_run, require_time
@@ -68,50 +68,37 @@ class Result:
     """The observed outcome of one call.
 
     A path is a name such as "the result[0]", "the argument x" or "the parameter fc.weight".
-
-    Parameters
-    ----------
-    arguments, state : dict
-        The arguments and everything else that the call may have changed, as they were after the call, by name.
-    requires_grad : dict
-        Whether each tensor of the result, the arguments and the state requires a gradient, by path.
-    leaf_grads : dict
-        The ``.grad`` that the call left on each leaf, by path.
-    gradients : dict or None
-        The gradient of each leaf from one backward pass through all results, by path, or ``None`` for a leaf without a
-        gradient. Instead of a dict, ``None`` if there was no backward pass: nothing requires a gradient, the call
-        raised an exception or ran in inference mode, or no backward pass was requested. Within
-        :func:`differentiate_twice`, these are second derivatives.
-    state_before : dict
-        The state before all runs, by name.
-    paths : frozenset of str
-        The paths of all objects of the result, the arguments and the state.
-    aliases : dict
-        For each path whose object or memory also appears at earlier paths: the relation ("is" or "shares memory
-        with") and those paths.
-    random, modes : dict
-        Digests of the states of the random generators, and PyTorch's modes, after the call.
-    layouts : dict
-        The class and the strides of each tensor of the result, by path.
-    changed_in_place : dict
-        Whether the call changed a tensor in place, for each path that has the same tensor as before the call.
     """
 
     value: Any = None
     error: Exception | None = None
+    #: The arguments and everything else that the call may have changed, as they were after the call, by name.
     arguments: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
+    #: Whether each tensor of the result, the arguments and the state requires a gradient, by path.
     requires_grad: dict[str, bool] = field(default_factory=dict)
+    #: The ``.grad`` that the call left on each leaf, by path.
     leaf_grads: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    #: The gradient of each leaf from one backward pass through all results, by path, or ``None`` for a leaf without a
+    #: gradient. Instead of a dict, ``None`` if there was no backward pass: nothing requires a gradient, the call raised
+    #: an exception or ran in inference mode, or no backward pass was requested. Within :func:`differentiate_twice`,
+    #: these are second derivatives.
     gradients: dict[str, torch.Tensor | None] | None = None
     backward_error: Exception | None = None
+    #: The state before all runs, by name.
     state_before: dict[str, Any] = field(default_factory=dict)
+    #: The paths of all objects of the result, the arguments and the state.
     paths: frozenset[str] = frozenset()
+    #: For each path whose object or memory also appears at earlier paths: the relation ("is" or "shares memory with")
+    #: and those paths.
     aliases: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    #: Digests of the states of the random generators, and PyTorch's modes, after the call.
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
+    #: The class and the strides of each tensor of the result, by path.
     layouts: dict[str, Layout] = field(default_factory=dict)
+    #: Whether the call changed a tensor in place, for each path that has the same tensor as before the call.
     changed_in_place: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -139,13 +126,13 @@ def run(
         subject.activate(),
         torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
         capture_effects(subject.handlers, subject.filters) as effects,
-        prevent_effects(subject.function, program, changeable_parts=subject.changeable_parts),
+        subject.prevent_effects(program),
     ):
         seed_all(seed)
         tensors_before = _tensors_with_change_counts(copies, subject)
         value, error = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), current_modes()
-        values_after = {RESULT: value, **copies.by_name(subject.function)}
+        values_after = {RESULT_PATH: value, **copies.by_name(subject.function)}
         tensors, facts = _observe_objects(value, copies, subject, tensors_before)
         gradients, backward_error = None, None
         if runs_backward and error is None and not torch.is_inference_mode_enabled():
@@ -153,7 +140,7 @@ def run(
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        values_after.pop(RESULT), error, values_after, subject.state(memo), effects, gradients=gradients,
+        values_after.pop(RESULT_PATH), error, values_after, subject.state(memo), effects, gradients=gradients,
         backward_error=backward_error, state_before=subject.initial_state, random=random_after, modes=modes_after,
         **facts,
     )  # fmt: skip
@@ -202,7 +189,7 @@ def _observe_objects(
             if item.is_leaf and item.requires_grad
         },
         "requires_grad": {path: item.requires_grad for path, item in tensors.items()},
-        "layouts": {path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT)},
+        "layouts": {path: _layout(item) for path, item in tensors.items() if path.startswith(RESULT_PATH)},
         "changed_in_place": {
             path: in_place_change_count(item) != tensors_before[path][1]
             for path, item in tensors.items()
@@ -223,7 +210,7 @@ def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Ite
                 yield f"the parameter {path}", item
             else:
                 yield f"the {kind} {path}" if is_instance(item, torch.Tensor) or kind == "argument" else path, item
-    yield from named_objects(value, RESULT, visited_ids)
+    yield from named_objects(value, RESULT_PATH, visited_ids)
 
 
 def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
@@ -257,7 +244,7 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     roots = {
         id(item): item
         for path, item in tensors.items()
-        if item.requires_grad and (item.grad_fn is not None or path.startswith(RESULT))
+        if item.requires_grad and (item.grad_fn is not None or path.startswith(RESULT_PATH))
     }
     if not roots:
         return None, None
@@ -408,10 +395,7 @@ def _has_one_line_loop(code: types.CodeType) -> bool:
 
 @contextlib.contextmanager
 def limit_lines() -> Iterator[set[tuple[str, int]]]:
-    """Stop a function that runs too many lines, because it may never return for an unexpected input.
-
-    Yield the files and numbers of the lines that have run.
-    """
+    """Stop a function that runs too many lines and may never end; yield the files and numbers of the lines that ran."""
     counter = _LineCounter()
     with _set_trace_function(counter.trace_call):
         yield counter.lines

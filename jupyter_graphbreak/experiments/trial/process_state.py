@@ -26,22 +26,12 @@ from jupyter_graphbreak._torch_compat.process_settings import (
     context_variables,
     process_settings,
 )
-from jupyter_graphbreak.experiments.trial.assigned_attributes import (
-    LibraryContainer,
-    LibraryModuleOrClass,
-    LibraryNamespace,
-    LibraryObjects,
-    LibraryPart,
-    LoadedModules,
-    have_same_values,
-    is_library_code,
-)
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import (
-    CHANGES_ENVIRONMENT,
-    CHANGES_FOLDER,
-    WAITS_FOR_THREAD,
+    ENVIRONMENT_EFFECT,
+    FOLDER_EFFECT,
+    THREAD_WAIT_EFFECT,
     ObservedEffect,
     TrialStoppedError,
 )
@@ -72,9 +62,9 @@ COMPILER_CHANGE_PREFIX = "sets settings of torch."
 class ProcessState:
     """The state of the process, and of parts of packages that the code mentions, when the object was created."""
 
-    def __init__(self, changeable_parts: Iterable[LibraryPart] = ()) -> None:
+    def __init__(self, changeable_parts: Iterable[StatePart] = ()) -> None:
         loaded_modules = (sys.modules.get(name) for name in _OPTIONAL_MODULES)
-        self._parts = [*_cached_parts(len(sys.modules), *loaded_modules), *map(_library_part, changeable_parts)]
+        self._parts = [*_cached_parts(len(sys.modules), *loaded_modules), *changeable_parts]
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
@@ -112,7 +102,7 @@ def _is_equal(before: Any, after: Any) -> bool:
         return True
     try:
         return bool(before == after)
-    except Exception:  # noqa: BLE001 - objects of the user's classes
+    except Exception:  # noqa: BLE001 - the objects may be of the user's classes
         return before is after
 
 
@@ -153,8 +143,8 @@ def _parts() -> Iterator[StatePart]:
 
 def _operating_system_parts() -> Iterator[StatePart]:
     """Yield the parts of the state that the operating system stores for the process."""
-    yield StatePart(CHANGES_ENVIRONMENT, _environment, _restore_environment, ("environ", "putenv", "unsetenv"))
-    yield StatePart(CHANGES_FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
+    yield StatePart(ENVIRONMENT_EFFECT, _environment, _restore_environment, ("environ", "putenv", "unsetenv"))
+    yield StatePart(FOLDER_EFFECT, os.getcwd, os.chdir, ("chdir", "fchdir"))
     if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
         yield StatePart("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
     if hasattr(signal, "pthread_sigmask"):
@@ -239,68 +229,6 @@ def _numpy_parts() -> Iterator[StatePart]:
         )
 
 
-def _library_part(part: LibraryPart) -> StatePart:
-    match part:
-        case LoadedModules():
-            return StatePart(
-                "changes sys.modules", LoadedModules.current, LoadedModules.restore, ("modules",), ("sys",)
-            )
-        case LibraryNamespace():
-            return StatePart(
-                f"changes the state of the module {part.title}",
-                lambda: _Globals(part.content()),
-                part.restore,
-                part.function_names,
-            )
-        case LibraryModuleOrClass():
-            return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.restore,
-                             (part.title.rpartition(".")[2],))  # fmt: skip
-        case LibraryObjects():  # without names, because what a library sets on first use is not an effect of its caller
-            return StatePart(
-                f"sets attributes of {part.title}", lambda: _ObjectAttributes(part.content()), part.restore
-            )
-        case LibraryContainer():
-            return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
-                             lambda saved_items: part.restore(list(saved_items.items)), (part.name,))  # fmt: skip
-    read, write = identity_reader(part.read), identity_writer(part.write)
-    return StatePart(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
-
-
-class _OwnerAttributes(dict[str, Any]):
-    """The attributes of a module or class. Code that a library adds on its first use is not a change."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OwnerAttributes) and all(
-            self[name] is other.get(name, MISSING) if name in self else is_library_code(other[name])
-            for name in {**self, **other}
-        )
-
-    __hash__ = None
-
-
-class _ObjectAttributes(list[dict[str, Any]]):
-    """The attributes of several objects, compared by identity."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ObjectAttributes) and all(map(have_same_values, self, other))
-
-    __hash__ = None
-
-
-class _Globals(dict[str, Any]):
-    """The globals of a module, with their items. They are treated as unchanged if modules were imported in between."""
-
-    def __init__(self, content: dict[str, Any]) -> None:
-        super().__init__(content)
-        self._module_count = len(sys.modules)
-        self._ids = {name: (id(value), [*map(id, items or ())]) for name, (value, items) in content.items()}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Globals) and (self._module_count != other._module_count or self._ids == other._ids)
-
-    __hash__ = None
-
-
 #: Attributes of ``sys`` that code may set.
 _SYS_ATTRIBUTES = (
     "excepthook", "displayhook", "unraisablehook", "breakpointhook", "stdin", "stdout", "stderr", "dont_write_bytecode",
@@ -366,7 +294,7 @@ def _stack_size() -> int:
     return size
 
 
-def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 - the value of a part
+def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 - the parameter is the value of a setting
     if is_on:
         faulthandler.enable(sys.__stderr__)
     else:
@@ -419,7 +347,7 @@ def set_environment(values: dict[str, str]) -> None:
 
 
 _SIGNALS = tuple(map(int, signal.valid_signals()))
-#: ``signal.getsignal`` creates an enumeration member for each number and so takes ten times as long.
+#: The C function, because ``signal.getsignal`` creates an enumeration member for each number, which takes long.
 _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
@@ -582,7 +510,7 @@ def release_leftover_locks(locks: Sequence[Any], fn: Any) -> Iterator[None]:
         finally:
             left_locked = [lock for lock in locks if _release(lock)]
     if freed_locks:
-        raise TrialStoppedError(ObservedEffect("process", WAITS_FOR_THREAD, None))
+        raise TrialStoppedError(ObservedEffect("process", THREAD_WAIT_EFFECT, None))
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect(

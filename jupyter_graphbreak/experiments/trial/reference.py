@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Input, derived_inputs, example_of
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, limit_lines, run
 from jupyter_graphbreak.experiments.trial.rounding import add_noise_to_parameters, rounding_errors
-from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
+from jupyter_graphbreak.experiments.trial.side_effects import THREAD_WAIT_EFFECT, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
 from jupyter_graphbreak.experiments.trial.time_limit import TimeBudget
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 2.0
 #: The maximum number of random seeds to try for different paths through the function.
 _MAX_SEEDS = 24
-#: The maximum processor time in seconds for trying these seeds.
+#: The maximum processor time in seconds for trying random seeds.
 _MAX_SECONDS_FOR_SEEDS = 0.5
 #: A function is slow if a call takes this many seconds of processor time. It then gets smaller inputs and fewer calls.
 _SLOW_S = 0.05
@@ -71,31 +71,16 @@ class ReferenceCase:
 class Reference:
     """The original function with its results on the first input and on derived inputs.
 
-    Attributes
-    ----------
-    changed_names : set of str
-        The names of the state that the function changes.
-    is_repeatable : bool
-        Whether the function returns the same value when it is called again.
-    is_random : bool
-        Whether the function's result depends on the random seed. Always false if the function is not repeatable.
-    base_input : Input
-        The input from which others are derived: the first input or, after :meth:`shrink`, perhaps a smaller one.
-    misses_edge_cases : bool
-        Whether edge inputs with the state and the kinds of tensors of the first input were left out for lack of time,
-        or whether any edge inputs were left out for lack of wall-clock time.
-
-    Raises
-    ------
-    TrialStoppedError
-        If the function has an effect outside its copies on the first input.
-    Exception
-        Any exception that the function itself raises on the first input.
+    The constructor raises any exception that the function raises on the first input, and a TrialStoppedError if the
+    function has an effect outside its copies.
     """
 
     def __init__(self, fn: Any, first_input: Input) -> None:
         self.fn = fn
+        #: ``base_input`` is the input from which others are derived. After :meth:`shrink`, it may be a smaller one.
         self.first_input = self.base_input = first_input
+        #: Whether edge inputs with the state and the kinds of tensors of the first input were left out for lack of
+        #: time, or any edge inputs for lack of wall-clock time.
         self.misses_edge_cases = False
         self.subject = Subject(fn, first_input.arguments)
         self.result = self._call(first_input.arguments)
@@ -112,6 +97,7 @@ class Reference:
             if name not in state_before or describe_difference(state_before[name], value)
         }
         start = time.thread_time()
+        #: Whether the function returns the same value when it is called again. Only then can it be random.
         self.is_repeatable = not self._differs(self._call(first_input.arguments))
         #: The processor time of a call with the base input, measured after the first call, which may take longer.
         self._seconds_of_call = time.thread_time() - start
@@ -198,7 +184,7 @@ class Reference:
                     case = ReferenceCase(derived_input, self._run_input(derived_input), frozenset(lines))
             except TrialStoppedError as stopped:
                 # Like an endless loop, a run that waits for a thread has no result to compare.
-                if stopped.effect.description != WAITS_FOR_THREAD:
+                if stopped.effect.description != THREAD_WAIT_EFFECT:
                     raise
             if case is not None and self.has_repeatable_result(case):
                 yield case
@@ -332,7 +318,7 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
     """Return the report's description of an exception."""
     try:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    except Exception:  # noqa: BLE001 - the user's __str__
+    except Exception:  # noqa: BLE001 - calls the user's `__str__`
         lines = []
     return Raised(type(error).__name__, lines[0] if lines else "", raiser)
 

@@ -127,7 +127,7 @@ def listen(listener: Listener) -> Iterator[None]:
 
 def _notify_of_submitted_work(thread: int, frame: FrameType) -> None:
     if threading.get_ident() == thread:
-        notify_listeners("process", SUBMITS_WORK, frame)
+        notify_listeners("process", SUBMITTED_WORK_EFFECT, frame)
 
 
 def _active_listeners() -> list[Listener]:
@@ -172,7 +172,7 @@ def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> No
 
 
 def _install_audit_hook() -> None:
-    global _is_installed  # noqa: PLW0603 - a hook cannot be removed
+    global _is_installed  # noqa: PLW0603 - a hook cannot be removed, so it is installed once
     with _install_lock:
         if not _is_installed:
             importlib.import_module("torch._dynamo.eval_frame").skip_code(_audit_hook.__code__)
@@ -206,7 +206,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     kind, describe = kind_and_describe
     try:
         description = describe(args)
-    except Exception:  # noqa: BLE001 - arguments of user classes
+    except Exception:  # noqa: BLE001 - the arguments may be of the user's classes
         description = f"does something outside its objects ({event})"
     if description is not None:
         notify_listeners(kind, description, frame)
@@ -269,7 +269,7 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     if flags & _WRITE_FLAGS:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
-        mode = os.stat(path).st_mode  # noqa: PTH116 - accepts bytes and descriptors
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a Path accepts no bytes and no descriptors
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             return f"reads from the pipe {name}"
     return None
@@ -324,25 +324,25 @@ def describe_sleep(args: tuple[Any, ...]) -> str | None:
 #: A longer sleep is treated as an effect.
 MAX_SLEEP_S = 5.0
 #: Changes that :mod:`.process_state` restores, described as in that module.
-CHANGES_ENVIRONMENT, CHANGES_FOLDER = "changes the environment variables", "changes the working directory"
-_RESTORED_CHANGES = {CHANGES_ENVIRONMENT, CHANGES_FOLDER}
+ENVIRONMENT_EFFECT, FOLDER_EFFECT = "changes the environment variables", "changes the working directory"
+_RESTORED_CHANGES = {ENVIRONMENT_EFFECT, FOLDER_EFFECT}
 #: A change to the state that outlives the process.
-SETS_HOSTNAME = "sets the host name"
-STARTS_THREAD = "starts a thread"
+HOSTNAME_EFFECT = "sets the host name"
+THREAD_START_EFFECT = "starts a thread"
 #: The event of an import. Imports are effects only in trials, because a real run imports each module once.
 _IMPORT_EVENT = "import"
 #: The effect of code that passes work to existing threads or processes.
-SUBMITS_WORK = "passes work to another thread or process"
-WAITS_FOR_INPUT = "waits for input"
+SUBMITTED_WORK_EFFECT = "passes work to another thread or process"
+INPUT_WAIT_EFFECT = "waits for input"
 #: The effect of code that waits for a queue, an event, a future, an open file or a signal. Trials start no threads, so
 #: the wait might never end, and a thread that waits cannot be stopped.
-WAITS_FOR_THREAD = "waits for another thread"
-COMMUNICATES = "communicates with other processes"
-USES_SHELL = "uses the notebook's shell"
+THREAD_WAIT_EFFECT = "waits for another thread"
+COMMUNICATION_EFFECT = "communicates with other processes"
+SHELL_EFFECT = "uses the notebook's shell"
 #: The effect of code that uses an address. Trials vary addresses as they vary other numbers.
-USES_ADDRESS = "accesses memory by its address"
+ADDRESS_EFFECT = "accesses memory by its address"
 #: The effect of code that schedules a function in an event loop.
-SCHEDULES_WORK = "schedules work in an event loop"
+SCHEDULED_WORK_EFFECT = "schedules work in an event loop"
 _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
     "mmap.__new__": ("file", _describe_mapping),
@@ -363,7 +363,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.gethostbyname": ("network", _description_with_first_argument("looks up the host")),
     "socket.gethostbyaddr": ("network", _description_with_first_argument("looks up the host")),
     "socket.getnameinfo": ("network", _constant_description("looks up a host")),
-    "socket.sethostname": ("state", _constant_description(SETS_HOSTNAME)),
+    "socket.sethostname": ("state", _constant_description(HOSTNAME_EFFECT)),
     "socket.__new__": ("network", _constant_description("creates a socket")),
     "urllib.Request": ("network", _description_with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
@@ -378,29 +378,29 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "os.kill": ("process", _constant_description("sends a signal")),
     "os.killpg": ("process", _constant_description("sends a signal")),
     "signal.pthread_kill": ("process", _constant_description("sends a signal")),
-    "_thread.start_new_thread": ("process", _constant_description(STARTS_THREAD)),
-    "_thread.start_joinable_thread": ("process", _constant_description(STARTS_THREAD)),
+    "_thread.start_new_thread": ("process", _constant_description(THREAD_START_EFFECT)),
+    "_thread.start_joinable_thread": ("process", _constant_description(THREAD_START_EFFECT)),
     "webbrowser.open": ("process", _description_with_first_argument("opens a browser at")),
     "sqlite3.connect": ("database", _describe_database),
-    "builtins.input": ("process", _constant_description(WAITS_FOR_INPUT)),
+    "builtins.input": ("process", _constant_description(INPUT_WAIT_EFFECT)),
     "builtins.breakpoint": ("process", _constant_description("waits for a debugger")),
     "time.sleep": ("process", describe_sleep),
     "ctypes.dlopen": ("process", _description_with_first_argument("loads the library")),
     "ctypes.call_function": ("process", _constant_description("calls a function of a library")),
     **dict.fromkeys(
         ("ctypes.cdata", "ctypes.PyObj_FromPtr", "ctypes.string_at", "ctypes.wstring_at"),
-        ("process", _constant_description(USES_ADDRESS)),
+        ("process", _constant_description(ADDRESS_EFFECT)),
     ),
     "object.__setattr__": ("state", _describe_attribute),
     "sys.addaudithook": ("state", _constant_description("adds an audit hook")),
     "resource.setrlimit": ("state", _constant_description("sets a limit of this process")),
     "resource.prlimit": ("state", _constant_description("sets a limit of a process")),
-    "os.putenv": ("state", _constant_description(CHANGES_ENVIRONMENT)),
-    "os.unsetenv": ("state", _constant_description(CHANGES_ENVIRONMENT)),
-    "os.chdir": ("state", _constant_description(CHANGES_FOLDER)),
-    "os.fchdir": ("state", _constant_description(CHANGES_FOLDER)),
+    "os.putenv": ("state", _constant_description(ENVIRONMENT_EFFECT)),
+    "os.unsetenv": ("state", _constant_description(ENVIRONMENT_EFFECT)),
+    "os.chdir": ("state", _constant_description(FOLDER_EFFECT)),
+    "os.fchdir": ("state", _constant_description(FOLDER_EFFECT)),
 }
-#: The prefixes of further events, all of which are effects.
+#: The prefixes of events that are always effects.
 _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
     ("shutil.", "file", "copies, moves or deletes files"),
     ("os.chmod", "file", "changes the permissions of a file"),
@@ -431,7 +431,7 @@ class FileDescriptors:
     def __init__(self) -> None:
         self._usable_descriptors: set[int] = set()
         #: The device and inode of each descriptor to close. The system may reuse a number for a different file.
-        self._to_close: dict[int, tuple[int, int]] = {}
+        self._descriptors_to_close: dict[int, tuple[int, int]] = {}
 
     def note(self, descriptor: int, *, has_own_position: bool, closes_leftover: bool) -> None:
         """Remember a descriptor that the trial created, and whether to close it if the trial leaves it open.
@@ -441,7 +441,7 @@ class FileDescriptors:
         if has_own_position:
             self._usable_descriptors.add(descriptor)
         if closes_leftover:
-            self._to_close[descriptor] = _file_of(descriptor)
+            self._descriptors_to_close[descriptor] = _file_of(descriptor)
 
     def is_usable(self, descriptor: object) -> bool:
         """Return whether the trial created a descriptor that does not duplicate one that was open before."""
@@ -449,22 +449,26 @@ class FileDescriptors:
 
     def was_created(self, descriptor: object) -> bool:
         """Return whether the trial created a descriptor."""
-        return descriptor in self._usable_descriptors or descriptor in self._to_close
+        return descriptor in self._usable_descriptors or descriptor in self._descriptors_to_close
 
     def forget(self, descriptor: Any) -> None:
         """Forget a descriptor, because it was closed."""
         self._usable_descriptors.discard(descriptor)
-        self._to_close.pop(descriptor, None)
+        self._descriptors_to_close.pop(descriptor, None)
 
     @contextlib.contextmanager
     def close_leftovers(self) -> Iterator[None]:
         """On exit, close the descriptors that a trial in the context has created and left open."""
-        usable_descriptors, to_close = self._usable_descriptors, self._to_close
-        self._usable_descriptors, self._to_close = set(usable_descriptors), {}
+        usable_descriptors, descriptors_to_close = self._usable_descriptors, self._descriptors_to_close
+        self._usable_descriptors, self._descriptors_to_close = set(usable_descriptors), {}
         try:
             yield
         finally:
-            leftovers, self._usable_descriptors, self._to_close = self._to_close, usable_descriptors, to_close
+            leftovers, self._usable_descriptors, self._descriptors_to_close = (
+                self._descriptors_to_close,
+                usable_descriptors,
+                descriptors_to_close,
+            )
             _close_all(leftovers)
 
 

@@ -42,11 +42,11 @@ from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.isolation import is_dynamo_frame, redirect_tracing
 from jupyter_graphbreak._torch_compat.patching import patch_attribute
 from jupyter_graphbreak.experiments.trial.side_effects import (
-    COMMUNICATES,
-    SCHEDULES_WORK,
-    SUBMITS_WORK,
-    USES_SHELL,
-    WAITS_FOR_INPUT,
+    COMMUNICATION_EFFECT,
+    INPUT_WAIT_EFFECT,
+    SCHEDULED_WORK_EFFECT,
+    SHELL_EFFECT,
+    SUBMITTED_WORK_EFFECT,
     is_in_trial,
     is_listening,
     notify_listeners,
@@ -71,7 +71,7 @@ _original_close = os.close
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _C_DATA: Any = ctypes.Structure.__mro__[1]
 #: The effect of using memory that other processes share.
-SHARES_MEMORY = "uses memory that processes share"
+SHARED_MEMORY_EFFECT = "uses memory that processes share"
 _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects whose use has an effect that a copy cannot confine: types, kind and description of the effect.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
@@ -85,14 +85,14 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     ((socket.socket, socket.SocketIO), "network", "uses an open socket"),
     ((sqlite3.Connection, sqlite3.Cursor), "database", "uses an open database"),
     (multiprocessing.connection._ConnectionBase, "process", "uses a connection to another process"),  # noqa: SLF001 - there is no public name
-    (concurrent.futures.Executor, "process", SUBMITS_WORK),
+    (concurrent.futures.Executor, "process", SUBMITTED_WORK_EFFECT),
     (queue.SimpleQueue, "process", "uses a queue of other threads"),
     (
         (multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, multiprocessing.pool.Pool, subprocess.Popen),
         "process",
         "uses another process",
     ),
-    (multiprocessing.sharedctypes.SynchronizedBase, "process", SHARES_MEMORY),
+    (multiprocessing.sharedctypes.SynchronizedBase, "process", SHARED_MEMORY_EFFECT),
     (
         (multiprocessing.synchronize.SemLock, multiprocessing.synchronize.Condition, multiprocessing.synchronize.Event),
         "process",
@@ -101,11 +101,11 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     ((types.CoroutineType, types.AsyncGeneratorType), "state", "advances a coroutine"),
     ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a function of a library"),
 )
-#: Further types of such objects, in modules that need not be loaded: module, name, kind and description.
+#: Types in modules that need not be loaded, whose objects a copy cannot confine: module, name, kind, description.
 _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
-    ("asyncio.events", "AbstractEventLoop", "process", SCHEDULES_WORK),
-    ("multiprocessing.shared_memory", "SharedMemory", "process", SHARES_MEMORY),
-    ("multiprocessing.shared_memory", "ShareableList", "process", SHARES_MEMORY),
+    ("asyncio.events", "AbstractEventLoop", "process", SCHEDULED_WORK_EFFECT),
+    ("multiprocessing.shared_memory", "SharedMemory", "process", SHARED_MEMORY_EFFECT),
+    ("multiprocessing.shared_memory", "ShareableList", "process", SHARED_MEMORY_EFFECT),
     ("multiprocessing.managers", "BaseProxy", "process", "uses another process"),
     ("multiprocessing.managers", "BaseManager", "process", "uses another process"),
     ("_pickle", "Pickler", "file", "uses the open file"),
@@ -129,7 +129,7 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("pyarrow.parquet.core", "ParquetWriter", "file", "uses the open file"),
     ("soundfile", "SoundFile", "file", "uses the open file"),
     ("shelve", "Shelf", "database", "uses an open database"),
-    ("IPython.core.interactiveshell", "InteractiveShell", "state", USES_SHELL),
+    ("IPython.core.interactiveshell", "InteractiveShell", "state", SHELL_EFFECT),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "state", "takes a batch from a DataLoader"),
     ("torch.utils.tensorboard.writer", "SummaryWriter", "file", "writes to a TensorBoard log"),
     ("tensorboardX.writer", "SummaryWriter", "file", "writes to a TensorBoard log"),
@@ -165,10 +165,7 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
 
 
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return the stand-in for an object in a trial, or ``None`` if the object needs none.
-
-    ``clone`` copies the target that an object writes to.
-    """
+    """Return the stand-in for an object in a trial, or ``None`` if the object needs none."""
     if is_instance(value, StandIn | StandardStream | contextvars.ContextVar) or _is_guarded_iterator(value):
         return value  # each trial has its own context for context variables
     if (stream := _stream_name(value)) is not None:
@@ -210,20 +207,20 @@ def stand_in_of_iterator(value: Any) -> Any:
         return None
     make = _BUILT_IN_ITERATORS.get(type(value))
     if make is None:
-        return _stand_in_for(value, "state", _ADVANCES_ITERATOR)
+        return _stand_in_for(value, "state", _ITERATOR_EFFECT)
     generator = _guarded_iterator()
     if type(value) is types.GeneratorType:
         _originals[generator] = value
     return make(generator)
 
 
-_ADVANCES_ITERATOR = "advances an iterator that cannot be copied"
+_ITERATOR_EFFECT = "advances an iterator that cannot be copied"
 
 
 def _guarded_iterator() -> Iterator[Any]:
     """Stop the trial that advances this generator. Dynamo treats it like any other generator."""
     if is_listening():
-        notify_listeners("state", _ADVANCES_ITERATOR, sys._getframe(1))  # noqa: SLF001 - there is no public function
+        notify_listeners("state", _ITERATOR_EFFECT, sys._getframe(1))  # noqa: SLF001 - there is no public function
     yield from ()
 
 
@@ -274,14 +271,14 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
             return kind, description
     parallel_class: Any = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", ())
     if is_instance(value, parallel_class) and value.process_group.size() > 1:
-        return "network", COMMUNICATES
+        return "network", COMMUNICATION_EFFECT
     archive_class: Any = getattr(sys.modules.get("zipfile"), "ZipFile", ())
     if is_instance(value, archive_class) and value.mode != "r":
         return "file", _describe("uses the open file", value)
     if is_instance(value, _C_DATA) and is_instance(
         getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper
     ):
-        return "process", SHARES_MEMORY
+        return "process", SHARED_MEMORY_EFFECT
     # Streams in memory can be copied.
     if (
         is_instance(value, io.IOBase)
@@ -422,20 +419,18 @@ class _GuardedInput:
 
     def __getattr__(self, name: str) -> Any:
         if name not in _INFORMATIVE_ATTRIBUTES and is_in_trial():
-            notify_listeners("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notify_listeners("process", INPUT_WAIT_EFFECT, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return getattr(self._stream, name)
 
     def __iter__(self) -> Any:
         if is_in_trial():
-            notify_listeners("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - as above
+            notify_listeners("process", INPUT_WAIT_EFFECT, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return iter(self._stream)
 
 
-@contextlib.contextmanager
-def refuse_input() -> Iterator[None]:
+def refuse_input() -> contextlib.AbstractContextManager[None]:
     """Stop trials on this thread before they read from the standard input while the context is open."""
-    with patch_attribute(sys, "stdin", _GuardedInput(sys.stdin)):
-        yield
+    return patch_attribute(sys, "stdin", _GuardedInput(sys.stdin))
 
 
 #: The streams that trials have replaced or will replace, with their names.

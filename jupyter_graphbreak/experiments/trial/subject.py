@@ -102,31 +102,10 @@ class Subject:
     The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied. The
     globals that they read are swapped for copies while a program runs, as described in :meth:`activate`.
 
-    Parameters
-    ----------
-    fn : callable
-        A function, a method, a module or another callable object.
-    arguments : Arguments, optional
-        The arguments of the calls, copied with the function so that shared objects and shared memory stay shared.
-    memory_provider : MemoryProvider, optional
-        Provides the memory for copies of tensors, for a subject that never runs.
-    own_memory : SharedMemory, optional
-        The memory of the copies of a subject that runs once. The default is the memory that all subjects share.
-    name_snapshot : NameSnapshot, optional
-        The values that names had when the copied function was called. The default is those of the current entry.
-
-    Attributes
-    ----------
-    owner : object
-        The copied module, the object that a copied method belongs to, or any other copied object that can be called.
-        ``None`` for a function or a class.
-    memory : SharedMemory
-        Large memory shared with other subjects.
-    uncopied_descriptions : list of str
-        The objects that could not be copied, with name, type and reason. Runs use the originals, which are restored
-        afterwards.
-    changeable_parts : list of LibraryPart
-        The parts of packages that the code may change, judging by the names that it contains.
+    The arguments of the calls are copied with the function so that shared objects and shared memory stay shared. A
+    subject that never runs may have a provider of memory, and one that runs once its own memory; by default, all
+    subjects share large memory. ``name_snapshot`` contains the values of names when the copied function was called, by
+    default those of the current entry.
     """
 
     def __init__(
@@ -147,8 +126,11 @@ class Subject:
             name_snapshot.origin_ids, self.memory if memory_provider is None else memory_provider
         )
         self._bindings = copier.bindings
+        #: The objects that could not be copied, with name, type and reason. Runs use the originals, which are restored
+        #: afterwards.
         self.uncopied_descriptions = copier.uncopied_descriptions
         self.function: Any = copier.copy(fn, name_of(fn))
+        #: The copied module, the object that a copied method belongs to, or any other copied object that can be called.
         self.owner: Any = None
         if not is_instance(self.function, types.FunctionType | types.BuiltinFunctionType | type):
             self.owner = getattr(self.function, "__self__", self.function)
@@ -165,6 +147,7 @@ class Subject:
         roots = [self.function, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else self.arguments.values()
         self._uncopied_code = UncopiedCode(copier, name_snapshot.values, roots, copies)
+        #: The parts of packages that the code may change, judging by the names that it contains.
         self.changeable_parts = self._uncopied_code.changeable_parts
         if memory_provider is not None:
             return
@@ -232,11 +215,7 @@ class Subject:
         return self.memory.unchanged_memo()
 
     def copy_arguments(self, arguments: Arguments) -> Arguments:
-        """Return copies of arguments for a run, with this subject's copies of functions and of the state's objects.
-
-        A function with a weak reference to an object, such as the ``step`` of an optimizer with a scheduler, belongs to
-        that object and is copied with it.
-        """
+        """Return copies of arguments for a run, with this subject's copies of functions and of the state's objects."""
         return self._copy_with_memory(arguments, self.memory.memo(self._detached_keys))
 
     def copy_arguments_for_comparison(self, arguments: Arguments) -> Arguments:
@@ -323,10 +302,7 @@ class Subject:
         ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
-        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with setters.
-
-        The variables are globals, closure variables, instance attributes and dict items, by name.
-        """
+        """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with setters."""
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for binding in self._bindings:
             if _is_variable(binding.read()):
@@ -376,6 +352,10 @@ class Subject:
             release_leftover_locks(self._locks, self.function),
         ):
             yield
+
+    def prevent_effects(self, *further_callables: Any) -> contextlib.AbstractContextManager[None]:
+        """Stop the code in the context, which runs these callables, before it has an effect outside the copies."""
+        return prevent_effects(self.function, *further_callables, changeable_parts=self.changeable_parts)
 
 
 def _import_modules(fn: Callable[..., Any]) -> None:

@@ -29,7 +29,7 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Binding:
-    """A name that code reads or writes: a global, a variable of an outer function, an attribute of a class."""
+    """A name that code reads or writes: a global, a variable of an outer function, or an attribute of a class."""
 
     name: str
     read: Callable[[], Any]
@@ -133,8 +133,8 @@ def attributes_binding(name: str, item: Any) -> Binding:
     return Binding(name, lambda: dict(vars(item)), write, (id(item), ""), item)
 
 
-def attribute_binding(owner: type | types.ModuleType, name: str) -> Binding:
-    """Return the binding of an attribute of a class or module."""
+def attribute_binding(owner: Any, name: str) -> Binding:
+    """Return the binding of an attribute of a class, a module or an object of a library."""
 
     def write(value: Any) -> None:
         if value is not MISSING:
@@ -142,7 +142,8 @@ def attribute_binding(owner: type | types.ModuleType, name: str) -> Binding:
         elif name in vars(owner):
             delattr(owner, name)
 
-    return Binding(f"{owner.__name__}.{name}", lambda: vars(owner).get(name, MISSING), write, (id(owner), name), owner)
+    title = f"{getattr(owner, '__name__', type(owner).__name__)}.{name}"
+    return Binding(title, lambda: vars(owner).get(name, MISSING), write, (id(owner), name), owner)
 
 
 #: A variable: the id of its original namespace, cell or owner, and its name there.

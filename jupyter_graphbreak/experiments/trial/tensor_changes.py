@@ -149,14 +149,11 @@ def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
 
 
 def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
-    """Return the changed tensor, or the original if the change raises.
-
-    If the original requires gradients, so does the changed tensor, unless its dtype does not allow that.
-    """
+    """Return the changed tensor, requiring gradients as the original does, or the original if the change raises."""
     try:
         with torch.no_grad():
             result = change(value)
-    except Exception:  # noqa: BLE001 - a dtype or a layout that does not support the change
+    except Exception:  # noqa: BLE001 - the dtype or the layout may not support the change
         return value
     if result is value or result.requires_grad:
         return result
@@ -211,10 +208,7 @@ def contains_numbers(value: torch.Tensor, *, is_floating: bool) -> bool:
 
 
 def convert_numbers(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    """Return a changed tensor with a different dtype, if its original dtype is of the given kind.
-
-    A tensor of flags is changed and keeps its dtype.
-    """
+    """Return a changed tensor with a new dtype, if its dtype is of the given kind; flags are changed and stay flags."""
     if value.dtype == torch.bool:
         return change(value)
     if not contains_numbers(value, is_floating=is_floating):

@@ -29,13 +29,13 @@ from jupyter_graphbreak.experiments.trial import extension_files
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
 from jupyter_graphbreak.experiments.trial.extension_files import add_announcement, cache_replacements
 from jupyter_graphbreak.experiments.trial.side_effects import (
-    COMMUNICATES,
-    SCHEDULES_WORK,
-    STARTS_THREAD,
-    USES_ADDRESS,
-    USES_SHELL,
-    WAITS_FOR_INPUT,
-    WAITS_FOR_THREAD,
+    ADDRESS_EFFECT,
+    COMMUNICATION_EFFECT,
+    INPUT_WAIT_EFFECT,
+    SCHEDULED_WORK_EFFECT,
+    SHELL_EFFECT,
+    THREAD_START_EFFECT,
+    THREAD_WAIT_EFFECT,
     before_import_callbacks,
     describe_sleep,
     handle_import,
@@ -77,12 +77,12 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "signal": {
         **dict.fromkeys(("alarm", "setitimer", "raise_signal"), ("process", "sends a signal")),
         **dict.fromkeys(("siginterrupt", "set_wakeup_fd"), ("state", "sets signal handlers")),
-        **dict.fromkeys(("pause", "sigwait", "sigwaitinfo", "sigtimedwait"), ("process", WAITS_FOR_THREAD)),
+        **dict.fromkeys(("pause", "sigwait", "sigwaitinfo", "sigtimedwait"), ("process", THREAD_WAIT_EFFECT)),
     },
-    "select": {"select": ("process", WAITS_FOR_THREAD)},
+    "select": {"select": ("process", THREAD_WAIT_EFFECT)},
     "selectors": dict.fromkeys(
         ("SelectSelector.select", "PollSelector.select", "EpollSelector.select", "KqueueSelector.select"),
-        ("process", WAITS_FOR_THREAD),
+        ("process", THREAD_WAIT_EFFECT),
     ),
     "_thread": {"interrupt_main": ("process", "sends a signal")},
     "faulthandler": {
@@ -110,12 +110,12 @@ _FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     # These functions call the audit hook only after they have made a descriptor.
     "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "creates a socket")),
     # If a trial stopped a thread only inside `Thread.start`, Python would keep the thread in its list of threads.
-    "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
+    "threading": {"Thread.start": ("process", THREAD_START_EFFECT), "Condition.wait": ("process", THREAD_WAIT_EFFECT)},
     # Python creates pipes before it starts a process, and these would stay open.
     "multiprocessing.process": {"BaseProcess.start": ("process", "starts a process")},
-    "getpass": {"getpass": ("process", WAITS_FOR_INPUT)},
+    "getpass": {"getpass": ("process", INPUT_WAIT_EFFECT)},
     "_posixshmem": dict.fromkeys(("shm_open", "shm_unlink"), ("file", "opens memory that processes share")),
-    "ctypes": dict.fromkeys(("memmove", "memset", "cast"), ("process", USES_ADDRESS)),
+    "ctypes": dict.fromkeys(("memmove", "memset", "cast"), ("process", ADDRESS_EFFECT)),
     "torch.distributed.distributed_c10d": dict.fromkeys(
         ("_new_process_group_helper", "destroy_process_group"), ("process", "sets up process groups")
     ),
@@ -260,7 +260,7 @@ def _common_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     if sys.version_info < (3, 12):  # later releases have an audit event
         for module, name in (("threading", "_start_new_thread"), ("_thread", "start_new_thread")):
             owner = sys.modules[module]
-            yield owner, name, _wrap_to_announce(getattr(owner, name), "process", STARTS_THREAD)
+            yield owner, name, _wrap_to_announce(getattr(owner, name), "process", THREAD_START_EFFECT)
 
 
 def _trial_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
@@ -281,7 +281,7 @@ def _trial_replacements() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name in _handler_methods():
         yield owner, name, _wrap_for_user_calls(getattr(owner, name), "file", "passes a record to a log handler")
     for owner, name in collectives():
-        yield owner, name, _wrap_to_announce(getattr(owner, name), "network", COMMUNICATES)
+        yield owner, name, _wrap_to_announce(getattr(owner, name), "network", COMMUNICATION_EFFECT)
     yield from extension_files.file_replacements()
     for owner, name in memory_mapping_functions():
         yield owner, name, _wrap_mapping(getattr(owner, name))
@@ -326,7 +326,7 @@ def _make_announcing_property(name: str, original: property | None) -> Any:
     def read(instance: Any) -> Any:
         frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         if is_called_by_user(frame):
-            notify_listeners("state", USES_SHELL, frame)
+            notify_listeners("state", SHELL_EFFECT, frame)
         if original is not None:
             return original.__get__(instance)
         try:
@@ -347,13 +347,13 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
     """Yield the functions that code calls to use the notebook's shell, an event loop or a kernel's input."""
     shell = _shell_class()
     for name in _SHELL_METHODS if shell is not None else ():
-        yield shell, name, "state", USES_SHELL
+        yield shell, name, "state", SHELL_EFFECT
     loop = getattr(sys.modules.get("asyncio.base_events"), "BaseEventLoop", None)
     for name in ("create_task", "call_soon", "call_soon_threadsafe", "call_at", "run_in_executor") if loop else ():
-        yield loop, name, "process", SCHEDULES_WORK
+        yield loop, name, "process", SCHEDULED_WORK_EFFECT
     builtins = sys.modules["builtins"]
     if not isinstance(builtins.input, type(len)):  # a kernel's `input`, which has no audit event
-        yield builtins, "input", "process", WAITS_FOR_INPUT
+        yield builtins, "input", "process", INPUT_WAIT_EFFECT
 
 
 #: Replacements for trials and real runs; they do not change the effects of real runs.
@@ -362,8 +362,7 @@ COMMON_REPLACEMENTS = Replacements(_common_replacements)
 TRIAL_REPLACEMENTS = Replacements(_trial_replacements)
 
 
-@contextlib.contextmanager
-def announce_sleep() -> Iterator[None]:
+def announce_sleep() -> contextlib.AbstractContextManager[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
     Python 3.13 and later have an audit event for ``time.sleep``. With a replacement in compiled code, Dynamo would give
@@ -376,8 +375,7 @@ def announce_sleep() -> Iterator[None]:
             notify_listeners("process", description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         original(seconds)
 
-    with patch_on_thread(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
-        yield
+    return patch_on_thread(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext()
 
 
 @cache_replacements
@@ -452,7 +450,7 @@ def _wrap_descriptor_user(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
-        descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
+        descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - there is no public function
         is_allowed = trial_descriptors.was_created(descriptor) if closes else trial_descriptors.is_usable(descriptor)
         # The code that runs while a library's finalizer closes a file has nothing to do with the file.
         if not is_allowed and (not closes or is_called_by_user(frame)):

@@ -13,22 +13,19 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import (
-    LibraryAttribute,
-    LibraryPart,
     assigned_attributes,
     belongs_to_library,
-    library_parts,
     sets_attributes,
 )
 from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function
-from jupyter_graphbreak.experiments.trial.library_objects import library_objects
+from jupyter_graphbreak.experiments.trial.library_parts import attribute_part, library_objects, library_parts
 from jupyter_graphbreak.experiments.trial.object_kinds import is_code, is_data, is_immutable
 from jupyter_graphbreak.experiments.trial.other_threads import busy_thread_name
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect, TrialStoppedError
-from jupyter_graphbreak.experiments.trial.state_parts import StateChange
+from jupyter_graphbreak.experiments.trial.state_parts import StateChange, StatePart
 from jupyter_graphbreak.experiments.trial.swapped_bindings import (
     MISSING,
     Binding,
@@ -87,7 +84,7 @@ class UncopiedCode:
         self._copier = copier
         self._bindings = copier.bindings
         self._values_at_call = values_at_call
-        self.changeable_parts: list[LibraryPart] = []
+        self.changeable_parts: list[StatePart] = []
         self._copied_methods: set[types.FunctionType] = set()
         self._open_contexts = 0
         self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
@@ -224,10 +221,7 @@ class UncopiedCode:
                     self._swap(binding)
 
     def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
-        """Swap the attributes of a class, and return their keys.
-
-        With ``swaps_members``, also swap the attributes of an enumeration's members.
-        """
+        """Swap a class's attributes and, if ``swaps_members``, those of an enumeration's members; return the keys."""
         names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
         names = [name for name in names if self._swap(attribute_binding(cls, name))]
         if swaps_members and issubclass(cls, enum.Enum):
@@ -296,7 +290,7 @@ class UncopiedCode:
         """Swap the attributes that code assigns to, unless these are already swapped."""
         for (_, name), owner in owners_by_attribute.items():
             if belongs_to_library(owner):
-                self.changeable_parts.append(LibraryAttribute(owner, name))
+                self.changeable_parts.append(attribute_part(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
                 binding = attribute_binding(owner, name)
                 value = binding.read()

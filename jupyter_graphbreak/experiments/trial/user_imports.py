@@ -102,7 +102,7 @@ def _calls_user_code(statement: ast.stmt, harmless_names: set[str]) -> bool:
             functions = [call.func for call in ast.walk(value) if isinstance(call, ast.Call)]
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             functions = [getattr(decorator, "func", decorator) for decorator in statement.decorator_list]
-            functions += [base for base in getattr(statement, "bases", ()) if _registers_subclasses(base)]
+            functions += [base for base in getattr(statement, "bases", ()) if _runs_user_code_when_subclassed(base)]
         case _:
             return False
     return any(
@@ -120,7 +120,7 @@ def _first_name(expression: ast.expr) -> str | None:
     return getattr(expression, "id", "")
 
 
-def _registers_subclasses(base: ast.expr) -> bool:
+def _runs_user_code_when_subclassed(base: ast.expr) -> bool:
     """Return whether a loaded class with a base's name runs user code when a class is derived from it."""
     name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
     for module in sys.modules.copy().values():

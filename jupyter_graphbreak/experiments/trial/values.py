@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmath
+import ctypes
 import dataclasses
 import math
 import re
@@ -37,6 +38,8 @@ _NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), t
 _CANCELED_TOLERANCE = 1e-5
 #: The largest absolute difference that rounding alone explains.
 _ATOL = 1e-5
+#: The largest relative difference of doubles that rounding may explain, however small they are.
+_RTOL_OF_SMALL_DOUBLES = 0.1
 #: The maximum error of a result, and the maximum number of its elements with large errors, as multiples of those that
 #: noise causes.
 _ROUNDING_FACTOR = 8
@@ -116,7 +119,7 @@ def short_repr(value: Any) -> str:
 def _safe_repr(value: Any) -> str:
     try:
         return reprlib.repr(value) if type(value).__module__ == "builtins" else repr(value)
-    except Exception:  # noqa: BLE001 - the user's __repr__
+    except Exception:  # noqa: BLE001 - calls the user's `__repr__`
         return f"<{type(value).__name__}>"
 
 
@@ -124,7 +127,7 @@ def _show_tensor(value: torch.Tensor) -> str:
     if 0 < value.numel() <= _MAX_SHOWN_ELEMENTS and value.layout == torch.strided:
         try:
             return re.sub(r"\s+", " ", repr(value.detach().resolve_conj()).replace("\n", " "))
-        except Exception:  # noqa: BLE001 - a fake tensor or a user's subclass
+        except Exception:  # noqa: BLE001 - a fake tensor or a user's subclass may raise
             return type(value).__name__
     return f"{str(value.dtype).removeprefix('torch.')} tensor of shape {list(shape_of(value))}"
 
@@ -142,21 +145,13 @@ def describe_difference(
     """Return a description of how a result differs from the expected one, or ``None`` if they agree.
 
     Tensors are compared with :func:`torch.testing.assert_close` and, if they differ, with wider tolerances, because a
-    compiler reorders sums. NaN equals NaN. Other objects are compared by type and value.
+    compiler reorders sums. NaN equals NaN. Other objects are compared by type and value. Without ``compares_values``,
+    as for random numbers, only types and shapes are compared.
 
-    Parameters
-    ----------
-    compares_values : bool
-        Whether to compare values, or only types and shapes, as for random numbers.
-    ignored_paths : collection of str
-        The paths to plain values that are not compared; see :func:`varying_paths`.
-    root : str
-        The path to the result; ``ignored_paths`` begin with it.
-    largest : float
-        The largest number among results that are computed together, such as all gradients. If the terms of a result
-        cancel, only rounding errors of this scale remain.
-    rounding_errors : mapping of int to RoundingErrors, optional
-        The known rounding errors of expected tensors, by the ids of these tensors.
+    ``root`` is the path to the result; ``ignored_paths`` (see :func:`varying_paths`) begin with it. ``largest`` is the
+    largest number among results that are computed together, such as all gradients: if the terms of a result cancel,
+    only rounding errors of this scale remain. ``rounding_errors`` are those known of expected tensors, by the tensors'
+    ids.
     """
     difference = _Comparison(
         compares_values=compares_values, ignored_paths=ignored_paths, largest=largest, rounding_errors=rounding_errors
@@ -182,11 +177,7 @@ def largest_number(values: Iterable[Any]) -> float:
 
 
 def varying_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:
-    """Return the paths to numbers, strings and keys that differ after two runs of the same program.
-
-    Such values depend, for example, on the time of day or on the addresses of objects. The results of both runs are
-    given by name, and each path begins with the name of its result.
-    """
+    """Return the paths to numbers, strings and keys of named results that differ after two runs of one program."""
     comparison = _Comparison(compares_values=True, collects_paths=True)
     for name in one.keys() & other.keys():
         comparison.find_difference(one[name], other[name], name)
@@ -347,7 +338,7 @@ class _Comparison:
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
                 return _describe_small_tensors(expected, actual)
             return _shorten_message(str(error))
-        except Exception:  # noqa: BLE001 - layouts that cannot be compared
+        except Exception:  # noqa: BLE001 - some layouts cannot be compared
             return None
         return None
 
@@ -380,7 +371,7 @@ def _have_equal_elements(expected: torch.Tensor, actual: torch.Tensor) -> bool:
     are_dense = all(tensor.layout == torch.strided and not tensor.is_nested for tensor in (expected, actual))
     try:
         return are_dense and expected.device == actual.device and torch.equal(expected, actual)
-    except Exception:  # noqa: BLE001 - such as a fake tensor
+    except Exception:  # noqa: BLE001 - some tensors, such as fake tensors, cannot be compared
         return False
 
 
@@ -482,11 +473,23 @@ def _describe_type(value: Any) -> str:
 
 
 def _is_close(expected: complex, actual: complex) -> bool:
+    """Return whether two numbers are equal up to rounding errors.
+
+    A number that Python itself computed, such as a small learning rate, has no rounding errors of ``float32``.
+    """
     if isinstance(expected, float) and math.isnan(expected):
         return actual != actual  # noqa: PLR0124 - nan
     if not (cmath.isfinite(expected) and cmath.isfinite(actual)):  # the tolerance would be infinite
         return expected == actual or repr(expected) == repr(actual)
-    return expected == actual or abs(expected - actual) <= 1e-5 + 1.3e-6 * abs(expected)
+    difference = abs(expected - actual)
+    if not _is_single(expected) and difference > _RTOL_OF_SMALL_DOUBLES * abs(expected):
+        return False
+    return expected == actual or difference <= _ATOL + 1.3e-6 * abs(expected)
+
+
+def _is_single(number: Any) -> bool:
+    """Return whether ``float32`` represents a number exactly, as after ``item()``; complex numbers count as such."""
+    return isinstance(number, complex) or number == ctypes.c_float(number).value
 
 
 def _is_equal(expected: Any, actual: Any) -> bool:
@@ -494,5 +497,5 @@ def _is_equal(expected: Any, actual: Any) -> bool:
         return bool(expected == actual) or "__eq__" not in {
             name for cls in type(expected).__mro__[:-1] for name in vars(cls)
         }
-    except Exception:  # noqa: BLE001 - the user's __eq__
+    except Exception:  # noqa: BLE001 - calls the user's `__eq__`
         return True

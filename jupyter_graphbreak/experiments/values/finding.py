@@ -18,8 +18,7 @@ from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, compile_separately
-from jupyter_graphbreak.experiments.trial.guard import prevent_effects
-from jupyter_graphbreak.experiments.trial.named_objects import RESULT, named_tensors
+from jupyter_graphbreak.experiments.trial.named_objects import RESULT_PATH, named_tensors
 from jupyter_graphbreak.experiments.trial.outcome import sandbox_runs
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, measure_run, require_time
@@ -170,11 +169,11 @@ def _nonfinite_counts(
     error_name = None
     results: list[torch.Tensor] = []
     gradients: list[torch.Tensor | None] = []
-    with subject.activate(), prevent_effects(subject.function, changeable_parts=subject.changeable_parts):
+    with subject.activate(), subject.prevent_effects():
         try:
             with measure_run("call"):
                 value = program(*arguments.args, **arguments.kwargs)
-            results = [tensor for _, tensor in named_tensors(value, RESULT)]
+            results = [tensor for _, tensor in named_tensors(value, RESULT_PATH)]
             # The backward pass fails, for example, if the call has already freed the autograd graph.
             with contextlib.suppress(RuntimeError), measure_run("backward"):
                 gradients = gradients_of(value, list(tensors_of(subject, arguments)))

@@ -86,7 +86,7 @@ def function_statements(
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     function = ast.FunctionDef(CELL_FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
-        setattr(function, "type_params", [])  # noqa: B010 - Python 3.11's types lack it
+        setattr(function, "type_params", [])  # noqa: B010 - Python 3.11's types lack the attribute
     # The error is shown without the compiler's frames, as in any other cell.
     on_error: list[ast.stmt] = [make_call("trim_traceback", [], anchor), ast.copy_location(ast.Raise(), anchor)]
     name_constants = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
@@ -114,7 +114,7 @@ def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
     The warnings are hidden here, because Python warns again when IPython compiles the statements.
     """
     warning_messages: list[object] = []
-    original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls it
+    original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls this function
     warnings._showwarnmsg = warning_messages.append  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         for statement in statements:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The names of IPython's history in a namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
 #: The way to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
-_COMPILE_IN_PLACE = "compile the model in place with `model.compile()`"
+_COMPILE_IN_PLACE_ADVICE = "compile the model in place with `model.compile()`"
 #: The maximum number of keys to examine in a dict, and in each dict among its values.
 _MAX_KEYS = 1000
 
@@ -146,11 +146,11 @@ def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iter
     for node in ast.walk(argument):
         match node:
             case ast.Call(ast.Attribute(owner, "state_dict")) if wrapped_part := _wrapping_of(owner, namespace):
-                way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_COMPILE_IN_PLACE}"
+                way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_COMPILE_IN_PLACE_ADVICE}"
                 if wrapped_part == "parts":
                     way_out = "compile each part in place with `part.compile()`"
             case ast.Name(id=name) if _contains_orig_mod(namespace.get(name)):
-                way_out = f"save the state of the original model, or {_COMPILE_IN_PLACE}"
+                way_out = f"save the state of the original model, or {_COMPILE_IN_PLACE_ADVICE}"
             case _:
                 continue
         saved_code = ast.unparse(node)

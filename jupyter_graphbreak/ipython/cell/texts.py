@@ -38,7 +38,7 @@ _TIMED_PREFIX = "<timed "
 
 
 class CellTexts:
-    """Finds the cell for the file name of a code object: the shell's compiler has the names, its history the texts."""
+    """Finds the cell for the file name of a code object, from the names and the history that the shell stores."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell

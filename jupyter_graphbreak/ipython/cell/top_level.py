@@ -1,4 +1,4 @@
-"""Decide whether a cell only computes with tensors at its top level, so that it can be compiled as one function.
+"""Decide whether a cell only computes with tensors at its top level, so it can be compiled as one function.
 
 Only listed constructs are allowed: assignments, conditions, loops, and calls to PyTorch's functions, tensor methods
 and a few builtins. Any other cell runs as usual, and the functions that it calls are compiled.

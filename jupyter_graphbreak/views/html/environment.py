@@ -42,7 +42,7 @@ def _minify(text: str) -> Markup:
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
     # Strings stay unchanged, and so does a space before a colon, which may be a descendant combinator.
     text = re.sub(r'("[^"]*")|\s*([{};,>])\s*|(:)\s+', lambda part: part[1] or part[2] or part[3], text)
-    return Markup(text.replace(";}", "}").strip())  # noqa: S704 - our own file
+    return Markup(text.replace(";}", "}").strip())  # noqa: S704 - the package contains the file
 
 
 @lru_cache(maxsize=512)  # many breaks have the same reason and advice
@@ -51,8 +51,8 @@ def _code_spans(text: str) -> Markup:
     parts = [escape_html(part) for part in text.split("`")]
     if len(parts) % 2 == 0:
         return Markup("`".join(parts))  # noqa: S704 - every part was escaped
-    with_code = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
-    return Markup("".join(with_code))  # noqa: S704 - every part was escaped
+    parts_with_code = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+    return Markup("".join(parts_with_code))  # noqa: S704 - every part was escaped
 
 
 def _short(text: str, limit: int) -> str:

@@ -34,13 +34,10 @@ _MAX_LISTED_RANKS = 2048
 
 
 def render_job_html(job: Job, *, with_data: bool = False) -> str:
-    """Return a job as a snippet of HTML with its own style sheet.
-
-    With data, each report has what :func:`~jupyter_graphbreak.views.html.render.page_script` needs.
-    """
+    """Return a job as a snippet of HTML with its own style sheet."""
     render = render_with_data if with_data else render_html
     reports = [
-        Markup(render(process.report)) if index < _MAX_REPORTS else None  # noqa: S704 - our own markup
+        Markup(render(process.report)) if index < _MAX_REPORTS else None  # noqa: S704 - our templates escape every value
         for index, process in enumerate(job.processes)
     ]
     breaks = list(map(limit_part, job.breaks[:_MAX_BREAKS]))

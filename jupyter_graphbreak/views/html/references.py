@@ -168,7 +168,7 @@ class Links:
     def full_location(self, location: Location) -> Markup:
         """Return a location as a link, with its function: "line 14 in step"."""
         function = self.function(location)
-        function_markup = Markup(f" in <code>{escape_html(function)}</code>") if function else ""  # noqa: S704 - escaped
+        function_markup = Markup(f" in <code>{escape_html(function)}</code>") if function else ""  # noqa: S704 - the text is escaped
         return self.line(location) + function_markup + self._source_suffix(location)
 
     def graph(self, ident: str) -> Markup:
@@ -179,7 +179,7 @@ class Links:
     def frame(self, ident: str) -> Markup:
         """Return the id of a frame, as a link if the report contains the frame."""
         reference = self._references.frame(ident)
-        return self._link(reference, ident) if reference else Markup(escape_html(ident))  # noqa: S704 - escaped
+        return self._link(reference, ident) if reference else Markup(escape_html(ident))  # noqa: S704 - the text is escaped
 
     def break_(self, number: int) -> Markup:
         """Return the number of a break as a link."""
@@ -188,7 +188,7 @@ class Links:
     def _line(self, location: Location) -> Markup:
         """Return the line of a location, as a link if the report contains the line."""
         reference, text = self.line_reference(location), f"line {location.line}"
-        return self._link(reference, text) if reference else Markup(text)  # noqa: S704 - a number
+        return self._link(reference, text) if reference else Markup(text)  # noqa: S704 - the line is a number
 
     def _function(self, location: Location) -> str:
         """Return the function that contains a location, with its class; empty for top-level code."""
@@ -207,10 +207,10 @@ class Links:
 
     def _source_suffix(self, location: Location) -> Markup:
         name = self.source_name(location)
-        return Markup(f", {escape_html(name)}" if name else "")  # noqa: S704 - escaped
+        return Markup(f", {escape_html(name)}" if name else "")  # noqa: S704 - the text is escaped
 
     def _link(self, reference: str, text: str, attributes: str = "") -> Markup:
-        return Markup(  # noqa: S704 - escaped; a reference is a letter and numbers
+        return Markup(  # noqa: S704 - the text is escaped
             f'<a {attributes}href="#{self._prefix}{reference}">{escape_html(text)}</a>'
         )
 

@@ -191,10 +191,7 @@ class _PackedCode(msgspec.Struct):
 
 
 def pack_text_and_rest(report: Report) -> str:
-    """Return everything that :func:`render_html` leaves out, and the report as text, compressed together.
-
-    An output that shows several reports contains this data for each of them.
-    """
+    """Return everything that :func:`render_html` leaves out, and the report as text, compressed together."""
     view = View(report)
     return _compress({"text": render_text(report), "rest": _render_rest(view, _report_macros(view))})
 
@@ -213,9 +210,9 @@ def render_page(report: Report) -> str:
 
 def build_page(markup: str, title: str) -> str:
     """Return a standalone page that shows the results of one or several calls to :func:`render_with_data`."""
-    script = Markup(page_script())  # noqa: S704 - built from our own sources; it contains no text from a report
+    script = Markup(page_script())  # noqa: S704 - built from our own sources
     template = environment().get_template("page.html.j2")
-    return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - our own
+    return template.render(body=Markup(markup), title=title, script=script)  # noqa: S704 - built from our own sources
 
 
 def _render_rest(view: View, macros: Any, name: str | None = None) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from markupsafe import Markup
 
 from jupyter_graphbreak.report.relevance import functions_worth_counting
-from jupyter_graphbreak.report.remedies import INTERRUPTED
+from jupyter_graphbreak.report.remedies import INTERRUPTED_REASON
 from jupyter_graphbreak.views.html.environment import OptionalPart, style_sheet
 from jupyter_graphbreak.views.html.highlight import escape_html, highlight_python
 from jupyter_graphbreak.views.html.references import Links, References
@@ -148,7 +148,7 @@ class View:
 
     @cached_property
     def prefix(self) -> str:
-        """The prefix of all ids in the markup; it differs between reports, so that a page can contain several."""
+        """The prefix of all ids in the markup; it differs between reports, so a page can contain several."""
         digest = hashlib.sha256(self.report.to_json()).digest()
         return f"g{base64.b32encode(digest)[:5].decode().lower()}-"
 
@@ -335,9 +335,9 @@ class View:
 
     @property
     def offers_trials(self) -> bool:
-        """Whether trials can be started: there are breaks or recompiles, and no trials yet or interrupted ones."""
+        """Whether trials can start, because there are breaks or recompiles, and trials are missing or interrupted."""
         remedy_list = self.report.remedies
-        is_complete = remedy_list is not None and all(remedy.reason != INTERRUPTED for remedy in remedy_list)
+        is_complete = remedy_list is not None and all(remedy.reason != INTERRUPTED_REASON for remedy in remedy_list)
         return bool(self.report.breaks or self.report.recompiles) and not is_complete
 
     @staticmethod
@@ -377,7 +377,7 @@ class View:
 
     def op_rows(self, ops: list[Op]) -> Markup:
         """Return operations as rows of a table."""
-        return Markup("".join(map(self._op_rows.row, ops)))  # noqa: S704 - our own markup
+        return Markup("".join(map(self._op_rows.row, ops)))  # noqa: S704 - our templates escape every value
 
     def code_line_count(self, graph: Graph) -> int:
         """Return the number of lines in a graph's code."""
@@ -530,9 +530,6 @@ class _StepFinder:
 
 
 def _frame_of_break(positions: Mapping[str, int], break_: Break) -> str | None:
-    """Return the frame in which a break occurred: the last one that reports it, because callers report first.
-
-    The result is ``None`` if no known frame reports it.
-    """
+    """Return the frame in which a break occurred: the last that reports it, because callers report first."""
     frames = [event.frame for event in break_.occurrences if event.frame in positions]
     return max(frames, key=lambda ident: positions[ident or ""], default=None)

@@ -113,10 +113,7 @@ def _without_failed_techniques(advice: list[Advice], failed_techniques: list[str
 
 
 def advice_to_fix_caller(report: Report, break_: Break) -> Advice | None:
-    """Return advice to fix another break first: the one that makes the caller of this function run eagerly.
-
-    The result is ``None`` if the function was not compiled separately for that reason.
-    """
+    """Return advice to fix another break first, which makes the caller of this function run eagerly, if one does."""
     if not break_.minor:
         return None
     frames = lookup.frames(report)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.diff import BreakChange, BreakPlace, Changes
 
 
-#: The maximum number of functions to name; more are only counted.
+#: If there are more functions than this, the text gives their number instead of their names.
 _MAX_NAMES = 2
 
 
@@ -88,10 +88,7 @@ def _not_recompiled_text(changes: Changes) -> str:
 
 
 def describe_change(change: BreakChange) -> tuple[str, str, str]:
-    """Return a break's location, its expression and its reason.
-
-    The location is that in the later run if the break occurred there. If the break moved, both locations appear.
-    """
+    """Return a break's location, or both if it moved, its expression and its reason."""
     place_text = _change_location_text(change.after or change.before)
     if change.change == "moved":
         place_text = _old_to_new(_change_location_text(change.before), place_text)

@@ -107,7 +107,7 @@ def _block_sentence(report: Report) -> list[str]:
 
 
 def _can_compile_alone(report: Report, block: RepeatedBlock) -> bool:
-    """Return whether the reader can compile a block alone: their own code, or a library's module.
+    """Return whether the reader can compile a block alone, because it is their own code or a library's module.
 
     A library's loop, such as that of an optimizer over the parameters, is not a function that can be compiled.
     """
@@ -194,7 +194,7 @@ _MAX_SMALL_CALL_US = 200.0
 _ADVICE_ON_SMALL_CALLS = (
     ": a call does too little work, so compile a function that does more, or leave this one uncompiled"
 )
-#: Calls in the run take longer than in the measurement, because they are watched.
+#: Calls in the run may take up to this many times as long as in the measurement, because they are watched.
 _MAX_WATCHED_RATIO = 1.5
 _MAX_ENTRIES = 50
 #: The maximum number of an entry's remedies to describe.
@@ -287,7 +287,7 @@ def _compare_with_eager(eager: Spread, time: Spread) -> str:
 
 
 def _guard_time_text(entry: EntryCost) -> list[str]:
-    """Return, in a list, the time for choosing, entering and leaving compiled code, if it is a large part of a call."""
+    """Return the time for guards and for entering the code, in a list that is empty if it is a small part of a call."""
     guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
     is_notable = guards > _NOTABLE_GUARD_SHARE * entry.compiled.median_us
     return [f"guards and entering the code take {time_text(guards)}"] if is_notable else []
@@ -323,7 +323,7 @@ def coverage_sentences(report: Report) -> list[str]:
 
 
 def _break_even_text(entry: EntryCost, backend: str) -> list[str]:
-    """Say, in a list, after how many calls compiling pays off, or that it never does with this backend."""
+    """Return a list that says after how many calls compiling pays off, or that it never does with this backend."""
     if entry.break_even_calls is not None:
         return [f"compiling pays off after {count_text(entry.break_even_calls, 'call')}"]
     times = [entry.compiled, *(remedied.time for remedied in entry.remedied)]
@@ -337,7 +337,7 @@ def _break_even_text(entry: EntryCost, backend: str) -> list[str]:
 
 
 def _time_in_run_text(entry: EntryCost) -> list[str]:
-    """Return, in a list, the time of the calls in the run itself after the last compilation.
+    """Return a list with the time of the calls in the run itself after the last compilation.
 
     A time that is much longer than in the measurement is left out: most of it may be the time for watching the calls.
     """
@@ -349,7 +349,7 @@ def _time_in_run_text(entry: EntryCost) -> list[str]:
 
 
 def _device_work_text(entry: EntryCost) -> list[str]:
-    """Describe, in a list, a CUDA device's work in a call: "a call launches 12 kernels (eager 48), waits for ..."."""
+    """Return a list that describes a CUDA device's work: "a call launches 12 kernels (eager 48), waits for ..."."""
     compiled, eager = entry.device_work, entry.eager_device_work
     if compiled is None or eager is None:
         return []
@@ -373,10 +373,7 @@ def memory_text(nbytes: int) -> str:
 
 
 def _processor_time_text(entry: EntryCost) -> list[str]:
-    """Return, in a list, the processor time of a call if it differs notably from the wall-clock time.
-
-    It is longer if several processors work, and shorter if they wait.
-    """
+    """Return a list with the processor time of a call if it differs notably from the wall-clock time."""
     times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
     known_times = [(processor_us, us) for processor_us, us in times if processor_us is not None]
     if len(known_times) < len(times) or all(
@@ -401,10 +398,7 @@ _break_times = per_report(break_times)
 
 
 def break_time_text(report: Report, break_: Break) -> str:
-    """Say how much time a break costs: what a fix saves, if measured, or else the time outside graphs at the break.
-
-    If several entries reach the break, the highest cost is used. The result is empty if nothing was measured.
-    """
+    """Say how much time a break costs: what a fix saves, if measured, or else the time outside graphs at the break."""
     time = _break_times(report).get(break_.id)
     if time is None:
         return ""
@@ -491,10 +485,7 @@ def restoring_sentences(check: Check) -> list[str]:
 
 
 def check_sentence(report: Report, check: Check, compared_call_count: int = 1) -> str:
-    """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend".
-
-    Several compared calls may have had this outcome.
-    """
+    """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
         words = f"right: {check.function}{instances} compiled with {check.backend}"

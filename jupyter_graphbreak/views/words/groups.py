@@ -53,10 +53,7 @@ def break_groups(report: Report) -> list[Group]:
 
 
 def best_remedy(report: Report, break_: Break) -> Remedy | None:
-    """Return the best remedy that works for the break itself, not only for functions that run eagerly after it.
-
-    The result is ``None`` if there is none.
-    """
+    """Return the best remedy that works for the break itself, not only for functions eager after it, if any."""
     trials = remedies_for_break(report, break_)
     working_remedies = trials.working_remedies if trials is not None else []
     return next((remedy for remedy in working_remedies if break_.id in remedy.breaks), None)

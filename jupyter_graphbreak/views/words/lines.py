@@ -41,32 +41,22 @@ class BreakMark:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a source.
-
-    Parameters
-    ----------
-    graphs : tuple of str
-        Letters of the graphs that contain operations of this line, in the order of the report.
-    breaks : tuple of BreakMark
-        The marked breaks, from left to right; ``further_break_count`` counts those beyond the limit.
-    leads_to : tuple of int
-        Numbers of the breaks that occur further down in a call on this line.
-    scope : Scope or None
-        The innermost scope around the line.
-    eager : Skipped or None
-        The eager function, or the eager rest of a function, that contains the line.
-    path : PathDifference or None
-        The first path difference whose test is on the line.
-    """
+    """One line of a source."""
 
     number: int
     text: str
+    #: Letters of the graphs that contain operations of this line, in the order of the report.
     graphs: tuple[str, ...] = ()
+    #: The marked breaks, from left to right; ``further_break_count`` counts those beyond the limit.
     breaks: tuple[BreakMark, ...] = ()
     further_break_count: int = 0
+    #: Numbers of the breaks that occur further down in a call on this line.
     leads_to: tuple[int, ...] = ()
+    #: The innermost scope around the line.
     scope: Scope | None = None
+    #: The eager function, or the eager rest of a function, that contains the line.
     eager: Skipped | None = None
+    #: The first path difference whose test is on the line.
     path: PathDifference | None = None
 
     @property

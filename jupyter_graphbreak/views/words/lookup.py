@@ -5,14 +5,14 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from jupyter_graphbreak.report.location import FunctionName, Source
     from jupyter_graphbreak.report.remedies import Remedy
-    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Scope, Skipped
+    from jupyter_graphbreak.report.schema import Break, Graph, Report, Resume, Skipped
 
 
 _T = TypeVar("_T")
@@ -41,6 +41,26 @@ def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
     return cached_function
 
 
+class _HasId(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+_Part = TypeVar("_Part", bound=_HasId)
+
+
+def _by_id(parts_of: Callable[[Report], Iterable[_Part]]) -> Callable[[Report], dict[str, _Part]]:
+    return per_report(lambda report: {part.id: part for part in parts_of(report)})
+
+
+#: The frames, resume functions, functions that run eagerly, scopes and remedies by their ids.
+frames = _by_id(lambda report: report.frames)
+resumes = _by_id(lambda report: report.resumes)
+skipped_functions = _by_id(lambda report: report.skipped)
+scopes = _by_id(lambda report: report.scopes)
+remedies = _by_id(lambda report: report.remedies or [])
+
+
 @per_report
 def sources(report: Report) -> dict[str, Source]:
     """Return the sources by their ids."""
@@ -65,28 +85,10 @@ def functions_by_name(report: Report) -> dict[tuple[str, str], list[FunctionName
     return dict(index)
 
 
-@per_report
-def frames(report: Report) -> dict[str, Frame]:
-    """Return the frames by their ids."""
-    return {frame.id: frame for frame in report.frames}
-
-
-@per_report
-def resumes(report: Report) -> dict[str, Resume]:
-    """Return the resume functions by their ids."""
-    return {resume.id: resume for resume in report.resumes}
-
-
 def resumes_of(report: Report, break_: Break) -> list[Resume]:
     """Return the resume functions of a break."""
     by_id = resumes(report)
     return [by_id[ident] for ident in break_.resumes if ident in by_id]
-
-
-@per_report
-def skipped_functions(report: Report) -> dict[str, Skipped]:
-    """Return the functions that run eagerly, by their ids."""
-    return {function.id: function for function in report.skipped}
 
 
 def functions_skipped_by(report: Report, break_: Break) -> list[Skipped]:
@@ -102,24 +104,12 @@ def skipped_by_frame(report: Report) -> dict[str | None, Skipped]:
 
 
 @per_report
-def scopes(report: Report) -> dict[str, Scope]:
-    """Return the scopes by their ids."""
-    return {scope.id: scope for scope in report.scopes}
-
-
-@per_report
 def graphs_by_break(report: Report) -> dict[str | None, list[Graph]]:
     """Return the graphs that each break ended, by the id of the break; ``None`` is the key of all other graphs."""
     index: defaultdict[str | None, list[Graph]] = defaultdict(list)
     for graph in report.graphs:
         index[graph.break_].append(graph)
     return dict(index)
-
-
-@per_report
-def remedies(report: Report) -> dict[str, Remedy]:
-    """Return the remedies by their ids."""
-    return {remedy.id: remedy for remedy in report.remedies or []}
 
 
 @per_report

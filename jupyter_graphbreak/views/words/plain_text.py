@@ -103,10 +103,7 @@ def duration_text(seconds: float) -> str:
 
 
 def whole_clauses(text: str, limit: int) -> str:
-    """Return the first clauses of the text, about as many as fit into a number of characters.
-
-    The first clause is cut only if it is several times too long.
-    """
+    """Return the first clauses of the text, about as many as fit into a number of characters."""
     if len(text) <= limit:
         return text
     ends = [match.start() for match in re.finditer(r"(?:; |\. |, (?=and |but |then ))", text)]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace as replace_fields
 
 from jupyter_graphbreak.report.guards import changed_settings
-from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NO_TIME_AT_ALL
+from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NOTHING_TRIED_REASON
 from jupyter_graphbreak.views.words import lookup
-from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards, readable_guard
+from jupyter_graphbreak.views.words.failed_guards import FailedGuard, failed_guards
+from jupyter_graphbreak.views.words.guard_variations import readable_guard
 from jupyter_graphbreak.views.words.locations import (
     called_object_name,
     function_of,
@@ -45,7 +46,7 @@ _ARGUMENT_GRADIENTS = re.compile(r"tensor '(?!self\b)\w+' requires_grad mismatch
 _WRAPPED_ARGUMENT = re.compile(r"\bargs\[(\d{1,3})\]")
 _WRAPPED_KEYWORD = re.compile(r"\bkwargs\['(\w+)'\]")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
-#: The maximum number of functions to name; more are only counted.
+#: If there are more functions than this, the text gives their number instead of their names.
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled only because results between breaks vary, or only because a tensor
 #: requires gradients in some calls, they are listed as one.
@@ -67,47 +68,32 @@ _WARNING_SHARE = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Recompilation:
-    """A function that was compiled more than once, or several that are listed as one.
+    """A function that was compiled more than once, or several that are listed as one."""
 
-    Parameters
-    ----------
-    function : str
-        The name of the function; for several functions, a description.
-    location : Location or None
-        The location of the function; ``None`` for several functions.
-    frames : list of str
-        The frame ids of the compilations after the first one, including one that the recompile limit prevented.
-    guards : list of FailedGuard
-        All guards that failed, most frequent first.
-    compilation_count : int
-        The number of compilations; 0 if the first one happened before the run.
-    limit : int
-        The number of compilations after which the function runs eagerly; 0 if unknown.
-    is_caused_by_results : bool
-        Whether the compiled code is called between breaks with sizes of tensors and numbers that breaks returned, and
-        nothing else varies. The program itself passes none of these to a compiled function.
-    is_caused_by_gradients : bool
-        Whether calls differ only in which tensors require gradients: such recompiles are expected.
-    is_caused_by_instances : bool
-        Whether each compilation is the first one for a different module: such recompiles are expected.
-    instance_count : int
-        The number of modules for which the function was compiled; 1 if unknown.
-    is_merged : bool
-        Whether this stands for several functions.
-    """
-
+    #: The name of the function; for several functions, a description.
     function: str
+    #: The location of the function; ``None`` for several functions.
     location: Location | None
+    #: The frame ids of the compilations after the first one, including one that the recompile limit prevented.
     frames: list[str]
+    #: All guards that failed, most frequent first.
     guards: list[FailedGuard]
     limit_hit: bool
+    #: The number of compilations; 0 if the first one happened before the run.
     compilation_count: int
     ids: list[str]
+    #: The number of compilations after which the function runs eagerly; 0 if unknown.
     limit: int
+    #: Whether the compiled code is called between breaks with sizes of tensors and numbers that breaks returned, and
+    #: nothing else varies. The program itself passes none of these to a compiled function.
     is_caused_by_results: bool = False
+    #: Whether calls differ only in which tensors require gradients: such recompiles are expected.
     is_caused_by_gradients: bool = False
+    #: Whether each compilation is the first one for a different module: such recompiles are expected.
     is_caused_by_instances: bool = False
+    #: The number of modules for which the function was compiled; 1 if unknown.
     instance_count: int = 1
+    #: Whether this stands for several functions.
     is_merged: bool = False
 
     @property
@@ -252,10 +238,7 @@ def _drop_reasons_of_other_settings(recompile: Recompile) -> Recompile:
 
 
 def _with_instances(recompilation: Recompilation, first_frame_ids: set[str]) -> Recompilation:
-    """Return the description of a recompiled function with the modules that it was compiled for.
-
-    ``first_frame_ids`` are those of :func:`_first_compilations`.
-    """
+    """Return the description of a recompiled function with the modules that it was compiled for."""
     if not first_frame_ids:
         return recompilation
     recompilation = replace(recompilation, instance_count=len(first_frame_ids) + 1)
@@ -394,7 +377,7 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
 @per_report
 def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
     """Return the remedies to show for each recompiled function, by the id of its first recompiled frame."""
-    shown_before: set[str] = set()
+    shown_items: set[str] = set()
     by_frame = {}
     for recompilation in recompilations(report):
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
@@ -408,17 +391,17 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
             by_frame[recompilation.frames[0]] = BreakRemedies([], [], [sentence])
             continue
         # If there was no time for any trial, the general advice is better than leaving the decision to a person.
-        decisions = all_remedies.decisions if all_remedies.why_untried != NO_TIME_AT_ALL else []
+        decisions = all_remedies.decisions if all_remedies.untried_reason != NOTHING_TRIED_REASON else []
         remaining_remedies = BreakRemedies(
-            [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_before],
-            [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_before],
-            [decision for decision in decisions if decision not in shown_before],
-            all_remedies.why_untried,
+            [remedy for remedy in all_remedies.working_remedies if remedy.id not in shown_items],
+            [remedy for remedy in all_remedies.failed_remedies if remedy.id not in shown_items],
+            [decision for decision in decisions if decision not in shown_items],
+            all_remedies.untried_reason,
         )
-        shown_before.update(
+        shown_items.update(
             remedy.id for remedy in (*remaining_remedies.working_remedies, *remaining_remedies.failed_remedies)
         )
-        shown_before.update(remaining_remedies.decisions)
+        shown_items.update(remaining_remedies.decisions)
         by_frame[recompilation.frames[0]] = remaining_remedies
     return by_frame
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.knowledge.entries import CONFIG
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, OTHER_CAUSE, WORKING
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED_REASON, OTHER_CAUSE_PREFIX, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_to_fix_caller
 from jupyter_graphbreak.views.words.lines import break_numbers
@@ -50,17 +50,17 @@ _MAX_COMPARED_LINES = 500
 class BreakRemedies:
     """The remedies for one break, one function that runs eagerly, or the recompiles of one function, best first.
 
-    Each decision that is left to the reader is one sentence. ``why_untried`` is the reason why no change was tried, for
+    Each decision that is left to the reader is one sentence. ``untried_reason`` says why no change was tried, for
     example that the function raises on copies; it is empty if one was tried.
     """
 
     working_remedies: list[Remedy]
     failed_remedies: list[Remedy]
     decisions: list[str]
-    why_untried: str = ""
+    untried_reason: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.working_remedies or self.failed_remedies or self.decisions or self.why_untried)
+        return bool(self.working_remedies or self.failed_remedies or self.decisions or self.untried_reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def verdict_label(remedy: Remedy) -> str:
     """Return the verdict on a remedy in the words that a reader sees."""
     if remedy.recompiles and remedy.verdict in _LABELS_FOR_RECOMPILES:
         return _LABELS_FOR_RECOMPILES[remedy.verdict]
-    if remedy.verdict == "another break" and (remedy.reason or "").startswith(OTHER_CAUSE):
+    if remedy.verdict == "another break" and (remedy.reason or "").startswith(OTHER_CAUSE_PREFIX):
         return _LABELS["break stays"]
     return _LABELS.get(remedy.verdict, remedy.verdict)
 
@@ -330,10 +330,7 @@ def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
 
 
 def comment_for_code(report: Report, remedy: Remedy) -> list[str]:
-    """Return the lines of a comment for the copied code of a remedy: what the code does, and how to undo it.
-
-    There are none if the remedy does not work.
-    """
+    """Return the lines of a comment for the copied code of a remedy that works: what it does, and how to undo it."""
     return _make_comment(report, remedy, "code") if remedy.verdict in WORKING else []
 
 
@@ -387,7 +384,7 @@ def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | No
     """Return how a notebook can apply a remedy: by editing cells or by inserting a cell; ``None`` if it cannot."""
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
-    if remedy.kind == "mark":  # its edits insert its code
+    if remedy.kind == "mark":  # the edits of a mark insert its code
         return ("edit" if _changes_cells_only(report, remedy) else "cell") if remedy.edits else None
     if remedy.code is None and _changes_cells_only(report, remedy):
         return "edit" if remedy.edits else None
@@ -451,7 +448,7 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
 def untried_targets_text(report: Report) -> str:
     """Return the targets that an interrupted search for remedies left untried: "breaks 2 and 3"; empty if none."""
     numbers = break_numbers(report)
-    untried_remedies = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
+    untried_remedies = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED_REASON]
     untried_numbers = sorted(
         {numbers[ident] for remedy in untried_remedies for ident in remedy.breaks if ident in numbers}
     )

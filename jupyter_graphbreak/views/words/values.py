@@ -119,10 +119,7 @@ def left_out_sentence(values: EntryValues) -> str:
 
 
 def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
-    """Compare the results of the backend's code with those of the same operations run one by one.
-
-    Each finding consists of a sentence, and whether it is bad.
-    """
+    """Compare the results of the backend's code with single operations: sentences, each with whether it is bad."""
     counts_by_run = {counts.by: counts for counts in values.results}
     graphs, backend = counts_by_run.get("graphs"), counts_by_run.get("backend")
     if graphs is None or backend is None:

@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"-?\d+")
 _LIST_INDEX = "= operator.index("
 #: The setting for integers that are attributes of modules.
 _MODULE_SETTING = "`torch._dynamo.config.allow_unspec_int_on_nn_module = True`"
-_DYNAMIC = "`torch.compile(..., dynamic=True)`"
+_DYNAMIC_SETTING = "`torch.compile(..., dynamic=True)`"
 #: The advice for numbers that are constants because they are indices next to slices: ``cache[:, position]``.
 _ADVICE_ON_INDEX = (
     "an index next to slices is a constant, even with `dynamic=True`: use `select()`, such as `x.select(1, {name})` "
@@ -71,7 +71,7 @@ class VariedNumber:
 
     @property
     def can_be_tensor(self) -> bool:
-        """Whether the functions use the number only as an operand: ``math.cos`` converts a tensor to a number again."""
+        """Whether the functions use the number only as an operand; ``math.cos`` would turn a tensor into a number."""
         return all(use_of_number(self.name, code) == "arithmetic" for code in (*self.lines, *self.functions))
 
 
@@ -95,7 +95,7 @@ def advice_on_number(number: VariedNumber) -> str:
     if function:
         argument = "pass the number to the compiled function as an argument"
         is_default = "defaults__" in number.name and number.is_integer
-        advice = f"{argument}, with `dynamic=True`" if is_default else f"use {_DYNAMIC}, or {argument}"
+        advice = f"{argument}, with `dynamic=True`" if is_default else f"use {_DYNAMIC_SETTING}, or {argument}"
         return f"`{function}` is a new function on every call, and keeps the number: {advice}"
     if "loop" in number.heads:
         return (
@@ -123,13 +123,13 @@ def _advice_without_loop(number: VariedNumber) -> str:
         item = f"pass the item itself instead of `{name}`"
         if number.is_constant:
             return f"an index into a list is a constant, even with `dynamic=True`: {item}"
-        return f"if it is an index into a tensor, use {_DYNAMIC}; into a list or a `ModuleList`, {item}"
+        return f"if it is an index into a tensor, use {_DYNAMIC_SETTING}; into a list or a `ModuleList`, {item}"
     if number.owner == "module" and number.is_integer:
         return f"an integer of a module is a constant, even with `dynamic=True`: set {_MODULE_SETTING}{end}"
     if number.is_constant:
         setting = f"; for an integer of a module, set {_MODULE_SETTING}" if number.owner == "attribute" else ""
         return f"each value of `{name}` is compiled separately, even with `dynamic=True`: use few values{setting}"
-    return f"use {_DYNAMIC}{end}"
+    return f"use {_DYNAMIC_SETTING}{end}"
 
 
 def use_of_number(name: str, code: str) -> Use:

@@ -10,13 +10,13 @@ from jupyter_graphbreak.knowledge.causes import belongs_outside
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.relevance import functions_worth_counting
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED_REASON, NO_TIME_REASON, NOTHING_TRIED_REASON
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.advice import advice_for_break
 from jupyter_graphbreak.views.words.cost import measured_cost_text, slowdown_text
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
-from jupyter_graphbreak.views.words.failed_guards import NOTHING_TO_DO, RANGE_OF
 from jupyter_graphbreak.views.words.groups import break_groups, break_numbers_text, costs_text, text_of_several_causes
+from jupyter_graphbreak.views.words.guard_variations import NOTHING_TO_DO_PREFIX, RANGE_PREFIX
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.locations import called_object_name, function_of, is_wrapper_of_torch, location_text
 from jupyter_graphbreak.views.words.plain_text import count_text, duration_text, join_with_and, one_line, times_text
@@ -47,7 +47,7 @@ _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl",
 _MAX_WRAPPERS = 5
 #: The name to show for the code at the top level of a cell.
 _CELL_NAME = "the cell"
-#: The maximum number of functions to name; more are only counted.
+#: The maximum number of functions or variations to name in one sentence.
 _MAX_NAMES = 2
 #: An operation that a graph contains at least this often is assumed to come from an unrolled loop. The verdict mentions
 #: such a loop if compiling took at least this many seconds.
@@ -92,11 +92,15 @@ def verdict(report: Report) -> RunVerdict:
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried; empty if the report already states the reason elsewhere."""
-    reason = one_line(remedies.why_untried)
+    reason = one_line(remedies.untried_reason)
     notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
-    return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown_text else reason
+    return (
+        ""
+        if is_effect or reason in {INTERRUPTED_REASON, NO_TIME_REASON} or _as_sentence(reason) in shown_text
+        else reason
+    )
 
 
 def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
@@ -201,7 +205,7 @@ def _first_step(report: Report) -> str:
     part_advice = _part_advice(report)
     if working_remedies:
         return f". {_working_changes_text(report, working_remedies)}{part_advice}{further_sentences}"
-    reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
+    reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED_REASON}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
         further_sentences = f"{_no_working_change_text(report)}{part_advice}{further_sentences}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
@@ -276,15 +280,12 @@ def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def advice_beside_verdict(report: Report) -> str:
-    """Return advice about the break or function in the verdict.
-
-    It is empty if changes were tried, if the verdict contains the advice, or if there is nothing to do.
-    """
+    """Return advice about the subject of the verdict; empty if the verdict has it, or if changes were tried."""
     if report.remedies:
         return ""
     if not report.breaks:
         guards = [guard for function in recompilations(report) for guard in function.guards]
-        advice_on_guards = [guard.advice for guard in guards if not guard.advice.startswith(NOTHING_TO_DO)]
+        advice_on_guards = [guard.advice for guard in guards if not guard.advice.startswith(NOTHING_TO_DO_PREFIX)]
         ways_out = (skipped.way_out for skipped in report.skipped)
         return next(filter(None, [*advice_on_guards, *ways_out]), "")
     if _breaks_to_keep_outside(report):
@@ -308,10 +309,10 @@ def _no_working_change_text(report: Report) -> str:
             return f' Only "{remedy.title}" removes {target}, but {switch.result_difference}.'
     changes = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
     untried_part = next(
-        (remedy for remedy in changes if remedy.family == INNER_FAMILY and remedy.reason == NO_TIME), None
+        (remedy for remedy in changes if remedy.family == INNER_FAMILY and remedy.reason == NO_TIME_REASON), None
     )
     untried_text = f'"{untried_part.title}"' if untried_part is not None else "a change"
-    if all(remedy.reason == NO_TIME for remedy in changes):
+    if all(remedy.reason == NO_TIME_REASON for remedy in changes):
         return f" There was no time to try {untried_text}."
     time_note = f"; there was no time to try {untried_text}" if untried_part is not None else ""
     return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}{time_note}."
@@ -426,7 +427,7 @@ def _varied_text(function: Recompilation) -> str:
     names = list(dict.fromkeys(one_line(variation[1]) for variation in matches if variation is not None))
     # Several settings may change together in one call, and one of them alone in another.
     names = [name for name in names if not any(f" and {name}" in other for other in names)]
-    names = [name for name in names if name.removeprefix(RANGE_OF) not in {*names} - {name}]
+    names = [name for name in names if name.removeprefix(RANGE_PREFIX) not in {*names} - {name}]
     return f": {join_with_and(names[:_MAX_NAMES])} varied" if names else ""
 
 
@@ -457,7 +458,7 @@ def _recompile_fix_text(report: Report) -> str:
     if not fixes:
         decisions: Counter[str] = Counter()
         for remedy in report.remedies or []:
-            if remedy.person and remedy.recompiles and remedy.reason != NO_TIME_AT_ALL:
+            if remedy.person and remedy.recompiles and remedy.reason != NOTHING_TRIED_REASON:
                 decisions[remedy.person] += len(remedy.recompiles)
         (decision, times), (_, next_times) = [*decisions.most_common(2), ("", 0), ("", 0)][:2]
         return f" {one_line(decision)}" if times > next_times else ""

@@ -17,7 +17,7 @@ import {
 } from './markstate';
 import type { IReportedText } from './positions';
 
-/** Empty without marks, because a gutter would take space in every editor. */
+/** Empty if the editor has no marks, because `interaction` adds a gutter, which takes space. */
 const interactionSlot = new Compartment();
 
 /** The extension of an editor that may get marks. */

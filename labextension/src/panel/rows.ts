@@ -1,4 +1,4 @@
-/** The tree of the panel as rows. The children of closed nodes are not created, so that many reports cost little. */
+/** The tree of the panel as rows. The children of closed nodes are not created, so many reports cost little. */
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import type { IRun } from '../notebook/runs';

@@ -65,7 +65,7 @@ export interface IReady {
   readonly handle: IReportHandle;
   /** Set by a listener that can change the notebook around the report. */
   actions: IRemedyActions | null;
-  /** Set by a listener that has the data, so that no kernel is needed. */
+  /** Set by a listener that has the data, so no kernel is needed. */
   data: IReportData | null;
 }
 

@@ -54,7 +54,7 @@ export class Roving {
     };
   }
 
-  /** Move the focus to another item; false if no item has the focus. */
+  /** Move the focus to another item; return false if no item has the focus. */
   step(from: Element, step: Step): boolean {
     const items = this._items().filter(isShown);
     const index = items.indexOf(from as HTMLElement);
@@ -88,7 +88,7 @@ export class Roving {
   private _currentItem: HTMLElement | undefined;
 }
 
-/** Whether a box is visible and scrolls, so that it must be focusable. */
+/** Whether a box is visible and scrolls, so it must be focusable. */
 function scrolls(box: HTMLElement): boolean {
   return (
     isShown(box) &&

@@ -488,7 +488,7 @@ function toggleCard(card: HTMLDetailsElement): boolean {
   return card.open;
 }
 
-/** Whether the report is the whole page, so that all keys are meant for it. */
+/** Whether the report is the whole page, so all keys are meant for it. */
 function isPageOf(root: HTMLElement): boolean {
   return root.parentElement?.parentElement === document.body;
 }

@@ -159,10 +159,10 @@ test('the active row is on the page, however far down it is', () => {
 
 test('only an order chosen by the reader is emitted', () => {
   const model = makeModel();
-  const chosen: string[] = [];
-  model.sortChosen.connect((_, sort) => chosen.push(sort));
+  const choices: string[] = [];
+  model.sortChosen.connect((_, sort) => choices.push(sort));
   model.setSort('cost');
   model.chooseSort('cause');
-  assert.deepEqual(chosen, ['cause']);
+  assert.deepEqual(choices, ['cause']);
   assert.equal(model.state.sort, 'cause');
 });

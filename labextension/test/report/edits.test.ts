@@ -23,32 +23,32 @@ function edit(first: number, last: number, old: string, text: string): Edit {
 /** The text after all edits; checks that the diff leads to the same text. */
 function applied(text: string, edits: Edit[], original = text): string {
   const changes = changesFor(text, edits, original);
-  const made = withChanges(text, changes);
-  assert.equal(patched(text, diffOf(text, changes).flat()), made);
-  return made;
+  const result = withChanges(text, changes);
+  assert.equal(patched(text, diffOf(text, changes).flat()), result);
+  return result;
 }
 
 /** Apply a diff to text; throws if the lines of the diff are not those of the text. */
 function patched(text: string, diff: IDiffLine[]): string {
   const lines = text.split('\n');
-  const made: string[] = [];
+  const result: string[] = [];
   let above = 0;
   for (const [at, { sign, number, text: line }] of diff.entries()) {
     if (sign === '+') {
       // Added lines go before the next old line of the diff.
       const next = diff.slice(at).find(({ number: n }) => n !== null)?.number;
-      made.push(...lines.slice(above, next ? next - 1 : undefined), line);
+      result.push(...lines.slice(above, next ? next - 1 : undefined), line);
       above = next ? next - 1 : lines.length;
     } else {
       assert.equal(lines[number! - 1], line);
-      made.push(...lines.slice(above, number! - 1));
+      result.push(...lines.slice(above, number! - 1));
       above = number!;
       if (sign === ' ') {
-        made.push(line);
+        result.push(line);
       }
     }
   }
-  return [...made, ...lines.slice(above)].join('\n');
+  return [...result, ...lines.slice(above)].join('\n');
 }
 
 test('lines are replaced, deleted and inserted', () => {

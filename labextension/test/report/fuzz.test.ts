@@ -197,8 +197,12 @@ test('packed data with random changes give data or a rejected promise', async ()
       'text/plain': 'x'
     }; // prettier-ignore
     const data = spoil(output, random) as Parameters<typeof dataOf>[0];
-    for (const made of [dataOf(data), dataOfProcess(data, 0)]) {
-      await Promise.allSettled([made.omittedItems(), made.text(), made.json()]);
+    for (const report of [dataOf(data), dataOfProcess(data, 0)]) {
+      await Promise.allSettled([
+        report.omittedItems(),
+        report.text(),
+        report.json()
+      ]);
     }
   }
 });

@@ -16,18 +16,18 @@ const MARKUP = `<p class="gb-together" data-remedies="1 0 "></p>
 function setUp(): {
   root: HTMLElement;
   buttons: RemedyButtons;
-  told: string[];
+  messages: string[];
 } {
   const root = document.createElement('div');
   root.innerHTML = MARKUP;
-  const told: string[] = [];
+  const messages: string[] = [];
   const buttons = new RemedyButtons(root, {
     json: () => Promise.resolve('{"remedies": null}'),
     announce: result =>
-      told.push(typeof result === 'string' ? result : result.message)
+      messages.push(typeof result === 'string' ? result : result.message)
   });
   buttons.refresh();
-  return { root, buttons, told };
+  return { root, buttons, messages };
 }
 
 function names(root: HTMLElement): string[] {
@@ -53,7 +53,7 @@ test('without actions there are only copy buttons, added once', () => {
 });
 
 test('the actions receive the chosen remedies', async () => {
-  const { root, buttons, told } = setUp();
+  const { root, buttons, messages } = setUp();
   const applied: (readonly number[])[] = [];
   let tried = 0;
   buttons.actions = {
@@ -91,18 +91,18 @@ test('the actions receive the chosen remedies', async () => {
   await new Promise(resolve => setTimeout(resolve));
   assert.deepEqual(applied, [[1, 0], [0], [1]]);
   assert.equal(tried, 1);
-  assert.deepEqual(told.filter(message => message !== ''), ['Not applied: it changed', 'Applied', 'Not applied: it changed']); // prettier-ignore
+  assert.deepEqual(messages.filter(message => message !== ''), ['Not applied: it changed', 'Applied', 'Not applied: it changed']); // prettier-ignore
 });
 
 test('the script and the text for an issue are copied', async () => {
   const root = document.createElement('div');
   root.innerHTML = MARKUP;
   const reproducers = [null, { script: 'import torch', issue: '### Bug' }];
-  const told: string[] = [];
+  const messages: string[] = [];
   new RemedyButtons(root, {
     json: () => Promise.resolve(JSON.stringify({ reproducers })),
     announce: result =>
-      told.push(typeof result === 'string' ? result : result.message)
+      messages.push(typeof result === 'string' ? result : result.message)
   }).refresh();
   const written: string[] = [];
   const writeText = (text: string) => Promise.resolve(void written.push(text));
@@ -117,5 +117,5 @@ test('the script and the text for an issue are copied', async () => {
   }
   await new Promise(resolve => setTimeout(resolve));
   assert.deepEqual(written, ['import torch', '### Bug']);
-  assert.deepEqual(told, ['Script copied', 'Issue text copied']);
+  assert.deepEqual(messages, ['Script copied', 'Issue text copied']);
 });

@@ -99,7 +99,7 @@ class Pretender:
     """An object that claims to be an ``int``."""
 
     @property
-    def __class__(self) -> type:  # type: ignore[override] # this is what the program is about
+    def __class__(self) -> type:  # type: ignore[override] # the program has this error
         return int
 
 
@@ -174,8 +174,8 @@ def issue_191821(compiler: Compiler) -> Any:
         return x + shift
 
     def apply_shift_twice(x: Tensor) -> Tensor:
-        global shift  # this is what the program is about
-        for shift in (1, 2):  # noqa: B007 - the region reads it
+        global shift  # the program has this error
+        for shift in (1, 2):  # noqa: B007 - the region reads the variable
             x = apply_shift(x)
         return x
 
@@ -452,7 +452,7 @@ def issue_145445(compiler: Compiler) -> list[float]:
 def issue_139603(compiler: Compiler) -> Tensor:
     def add_in_fork(x: Tensor) -> Tensor:
         devices: set[int] = set()
-        with torch.random.fork_rng(devices=devices):  # type: ignore[arg-type] # what users pass
+        with torch.random.fork_rng(devices=devices):  # type: ignore[arg-type] # users pass such values
             return x + 1
 
     return compiler(add_in_fork)(torch.ones(1))
@@ -628,7 +628,7 @@ def operator_without_fake_kernel_in_try(compiler: Compiler) -> Tensor:
     def with_fallback(x: Tensor) -> Tensor:
         try:
             return without_fake_kernel(x)
-        except Exception:  # noqa: BLE001 - as programs do that fall back to other code
+        except Exception:  # noqa: BLE001 - programs that fall back to other code do the same
             return x * 0
 
     return compiler(with_fallback)(torch.ones(3))

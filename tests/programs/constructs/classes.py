@@ -19,19 +19,19 @@ class Base:
 
 
 # %% an object of your class, made inside: `Config(3).n`
-# says: call_function UserDefinedClassVariable() [] {}
+# message: call_function UserDefinedClassVariable() [] {}
 def f(x):
     return x * Base(3).n + Base().twice(x)
 # %% an object that is passed in, and its attributes set: `state.n += 1`
-# says: generic_setattr, setattr(UserDefinedObjectVariable)
+# message: generic_setattr, setattr(UserDefinedObjectVariable)
 args = (torch.ones(2), Base(1))
 def f(x, state):
     state.n += 1
     state.last = x * 2
     return x * state.n, state.last
 # %% `super().__init__(...)`, `super().method(x)`, `super(Child, self)`
-# says: super() nn.Module.__init__, non-function or method super
-# says: call_function BuiltinVariable(super)
+# message: super() nn.Module.__init__, non-function or method super
+# message: call_function BuiltinVariable(super)
 class Child(Base):
     def __init__(self, n):
         super().__init__(n * 2)
@@ -41,9 +41,9 @@ class Child(Base):
 def f(x):
     return Child(3).twice(x)
 # %% `__setattr__` of your class; `super().__setattr__(name, value)`, `object.__setattr__(self, name, value)`
-# says: non-function or method super: <slot wrapper '__setattr__' of 'object' objects>
-# says: call_method UserDefinedObjectVariable(...) __setattr__
-# says: Dynamo is currently unable to handle user defined __setattr__ functions
+# message: non-function or method super: <slot wrapper '__setattr__' of 'object' objects>
+# message: call_method UserDefinedObjectVariable(...) __setattr__
+# message: Dynamo is currently unable to handle user defined __setattr__ functions
 class Frozen:
     def __init__(self, n):
         object.__setattr__(self, "n", n)
@@ -54,8 +54,8 @@ def f(x):
     frozen.m = 3
     return x * frozen.n + frozen.m
 # %% `self.__dict__["n"] = 2`, `self.__dict__.update(...)`
-# says: call_method GetAttrVariable(UserDefinedObjectVariable, __dict__) __setitem__
-# says: call_method GetAttrVariable(UserDefinedObjectVariable, __dict__) update
+# message: call_method GetAttrVariable(UserDefinedObjectVariable, __dict__) __setitem__
+# message: call_method GetAttrVariable(UserDefinedObjectVariable, __dict__) update
 class Open:
     def __init__(self, **values):
         self.__dict__["n"] = 2
@@ -63,8 +63,8 @@ class Open:
 def f(x):
     return x * Open(m=3).m + Open().n
 # %% `@property` with a setter, `@staticmethod`, `@classmethod`
-# says: UserDefinedObjectVariable property
-# says: call_method UserDefinedClassVariable() classmethod
+# message: UserDefinedObjectVariable property
+# message: call_method UserDefinedClassVariable() classmethod
 class Scaled:
     factor = 2
     @property
@@ -84,7 +84,7 @@ def f(x):
     scaled.half = 3
     return scaled.shift(x) * scaled.half
 # %% a descriptor of your own: `__get__`, `__set__`, `__set_name__`
-# says: UserDefinedObjectVariable custom descriptor __get__
+# message: UserDefinedObjectVariable custom descriptor __get__
 class Positive:
     def __set_name__(self, owner, name):
         self.key = "_" + name
@@ -99,7 +99,7 @@ def f(x):
     width.size = -3
     return x * width.size
 # %% `__getattr__` of your class: a proxy, a wrapper
-# says: UserDefinedObject with non-function __getattr__
+# message: UserDefinedObject with non-function __getattr__
 class Proxy:
     def __init__(self, inner):
         self.inner = inner
@@ -109,7 +109,7 @@ args = (torch.ones(2), Proxy(Base(3)))
 def f(x, proxy):
     return x * proxy.n * proxy.scale
 # %% `__getattribute__` of your class
-# says: UserDefined with non-function __getattribute__
+# message: UserDefined with non-function __getattribute__
 # do: Use `__getattr__`, which is called for missing names only.
 class Loud:
     n = 2
@@ -119,8 +119,8 @@ args = (torch.ones(2), Loud())
 def f(x, loud):
     return x * loud.n
 # %% `__call__`, `__len__`, `__getitem__`, `__iter__`, `__contains__`, `__bool__`
-# says: call_function UserDefinedObjectVariable
-# says: UserDefinedObjectVariable __iter__
+# message: call_function UserDefinedObjectVariable
+# message: UserDefinedObjectVariable __iter__
 class Bag:
     def __init__(self, items):
         self.items = items
@@ -140,8 +140,8 @@ def f(x):
     bag = Bag([1, 2])
     return bag(x) * len(bag) * bag[1] + sum(bag) + (2 in bag) + (1 if bag else 5)
 # %% `__add__`, `__radd__`, `__iadd__`, `__lt__`, `__eq__`
-# says: call_function BuiltinVariable(add) [UserDefinedObjectVariable()]
-# says: comparison UserDefinedObjectVariable
+# message: call_function BuiltinVariable(add) [UserDefinedObjectVariable()]
+# message: comparison UserDefinedObjectVariable
 class Vector:
     def __init__(self, x):
         self.x = x
@@ -160,7 +160,7 @@ def f(x):
     v += 2
     return (1 + v).x + (v < v) + (v == Vector(x))
 # %% `a @ b` of your class: `__matmul__`
-# says: call_function BuiltinVariable(matmul) [UserDefinedObjectVariable()]
+# message: call_function BuiltinVariable(matmul) [UserDefinedObjectVariable()]
 # do: Call a method: `a.matmul(b)`.
 class Matrix:
     def __init__(self, x):
@@ -170,7 +170,7 @@ class Matrix:
 def f(x):
     return Matrix(x) @ Matrix(x)
 # %% `-object` of your class: `__neg__`
-# says: call_function BuiltinVariable(neg) [UserDefinedObjectVariable()]
+# message: call_function BuiltinVariable(neg) [UserDefinedObjectVariable()]
 class Signed:
     def __init__(self, x):
         self.x = x
@@ -179,7 +179,7 @@ class Signed:
 def f(x):
     return (-Signed(x)).x
 # %% `__hash__` of your class: the object as a key
-# says: call_method ConstDictVariable() __getitem__ [UserDefinedObjectVariable()]
+# message: call_method ConstDictVariable() __getitem__ [UserDefinedObjectVariable()]
 class Hashed:
     def __eq__(self, other):
         return isinstance(other, Hashed)
@@ -188,8 +188,8 @@ class Hashed:
 def f(x):
     return x * {Hashed(): 2}[Hashed()]
 # %% `__enter__`, `__exit__` of your class
-# says: missing: SETUP_WITH, BEFORE_WITH
-# says: with UserDefinedObjectVariable
+# message: missing: SETUP_WITH, BEFORE_WITH
+# message: with UserDefinedObjectVariable
 class Section:
     def __enter__(self):
         return 2
@@ -199,7 +199,7 @@ def f(x):
     with Section() as n:
         return x * n
 # %% `__new__`, a singleton
-# says: call_function UserDefinedClassVariable() custom __new__
+# message: call_function UserDefinedClassVariable() custom __new__
 class Single:
     instance = None
     def __new__(cls):
@@ -210,7 +210,7 @@ class Single:
 def f(x):
     return x * Single().n
 # %% `__slots__`
-# says: slots, member_descriptor
+# message: slots, member_descriptor
 class Slotted:
     __slots__ = ("n",)
     def __init__(self, n):
@@ -220,8 +220,8 @@ def f(x):
     slotted.n = 3
     return x * slotted.n
 # %% `Box[int](2)` of a class with `Generic[T]`
-# says: call_function UserDefinedClassVariable(Generic)
-# says: call_method TypingVariable() __getitem__
+# message: call_function UserDefinedClassVariable(Generic)
+# message: call_method TypingVariable() __getitem__
 # do: Use `Box(2)`: the types in brackets change nothing at run time.
 T = TypeVar("T")
 class Box(Generic[T]):
@@ -230,7 +230,7 @@ class Box(Generic[T]):
 def f(x):
     return Box[int](2).value * x
 # %% `Box(2)` of a class with `Generic[T]`
-# says: call_function UserDefinedClassVariable(Generic)
+# message: call_function UserDefinedClassVariable(Generic)
 T = TypeVar("T")
 class Box(Generic[T]):
     def __init__(self, value):
@@ -238,7 +238,7 @@ class Box(Generic[T]):
 def f(x):
     return Box(3).value * x
 # %% a metaclass of your own
-# says: call_function UserDefinedClassVariable() custom metaclass
+# message: call_function UserDefinedClassVariable() custom metaclass
 class Registry(type):
     names = []
     def __len__(cls):
@@ -248,7 +248,7 @@ class Registered(metaclass=Registry):
 def f(x):
     return x * Registered().n + len(Registered)
 # %% an abstract class (`abc.ABC`), `Protocol`, `isinstance(x, Protocol)`
-# says: _abc._abc_instancecheck
+# message: _abc._abc_instancecheck
 class Shape(abc.ABC):
     @abc.abstractmethod
     def area(self): ...
@@ -261,7 +261,7 @@ class HasArea(Protocol):
 def f(x):
     return x * Square().area() + isinstance(Square(), Shape) + isinstance(Square(), HasArea)
 # %% several base classes, a mixin, `cls.__mro__`
-# says: super() multiple inheritance
+# message: super() multiple inheritance
 class Mixin:
     def twice(self, x):
         return super().twice(x) + 1
@@ -270,43 +270,43 @@ class Mixed(Mixin, Base):
 def f(x):
     return Mixed().twice(x) + len(Mixed.__mro__)
 # %% `Count.calls += 1`: an attribute of a class
-# says: setattr(UserDefinedClassVariable)
+# message: setattr(UserDefinedClassVariable)
 class Count:
     calls = 0
 def f(x):
     Count.calls += 1
     return x * Count.calls
 # %% `self.__class__.__name__`, `type(self).scale`, `Base.__module__`
-# says: UserDefinedObjectVariable __class__
+# message: UserDefinedObjectVariable __class__
 def f(x):
     base = Base()
     return x * len(base.__class__.__name__) * type(base).scale + len(Base.__module__ or "")
 # %% a class defined inside the compiled function
-# says: missing: LOAD_BUILD_CLASS, call_function BuiltinVariable(__build_class__)
+# message: missing: LOAD_BUILD_CLASS, call_function BuiltinVariable(__build_class__)
 # do: Move the class out of the function.
 def f(x):
     class Local:
         n = 2
     return x * Local.n
 # %% `type("Name", (), {...})`: a class made at run time
-# says: call_function BuiltinVariable(type)
+# message: call_function BuiltinVariable(type)
 def f(x):
     return x * type("Made", (), {"n": 2}).n
 # %% `del self.cache`
-# says: DELETE_ATTR
+# message: DELETE_ATTR
 def f(x):
     base = Base(2)
     base.cache = x
     del base.cache
     return x + hasattr(base, "cache")
 # %% `argparse.Namespace(scale=2)`, a settings object
-# says: UserDefinedObjectVariable(Namespace)
+# message: UserDefinedObjectVariable(Namespace)
 import argparse
 def f(x):
     return x * argparse.Namespace(scale=2).scale
 # %% `for item in object` of a class with `__getitem__` only, `zip(object, values)`
-# says: call_function BuiltinVariable(zip) [ListVariable(), UserDefinedObjectVariable(KJTList)] {}
-# says: call_function BuiltinVariable(iter) [UserDefinedObjectVariable()]
+# message: call_function BuiltinVariable(zip) [ListVariable(), UserDefinedObjectVariable(KJTList)] {}
+# message: call_function BuiltinVariable(iter) [UserDefinedObjectVariable()]
 class Items:
     def __getitem__(self, i):
         if i > 1:
@@ -320,7 +320,7 @@ def f(x):
         x = x + item
     return sum(a * b for a, b in zip(Pairs(), [x, x]))
 # %% `__str__`, `__repr__` of your class: `str(object)`, `repr(object)`
-# says: call_function BuiltinVariable(str) [UserDefinedObjectVariable()]
+# message: call_function BuiltinVariable(str) [UserDefinedObjectVariable()]
 class Named:
     def __str__(self):
         return "named"
@@ -329,7 +329,7 @@ class Named:
 def f(x):
     return x + len(str(Named())) + len(repr(Named()))
 # %% `f"{object}"` of your class
-# says: FORMAT_VALUE UserDefinedObjectVariable
+# message: FORMAT_VALUE UserDefinedObjectVariable
 # do: Use `f"{str(object)}"`.
 class Named:
     def __str__(self):
@@ -337,7 +337,7 @@ class Named:
 def f(x):
     return x + len(f"{Named()}")
 # %% methods bound to variables: `g = object.method`, `Base.twice(object, x)`, `object.method.__func__`
-# says: __self__ mismatch for bound method
+# message: __self__ mismatch for bound method
 def f(x):
     base = Base()
     g = base.twice

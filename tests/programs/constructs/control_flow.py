@@ -16,52 +16,52 @@ class Failed(ValueError):
 
 
 # %% `if x.shape[0] > 2`, `if x.dim() == 1`, `while n < x.shape[0]`
-# says: dynamic shapes, guard on size
+# message: dynamic shapes, guard on size
 def f(x):
     n = 0
     while n < x.shape[0]:
         n += 3
     return x * n if x.dim() == 1 else x
 # %% `if x.sum() > 0`, `x + 1 if x.any() else x`
-# says: Dynamic control flow is not supported at the moment. Please use functorch.experimental.control_flow.cond
-# says: generic_jump TensorVariable()
+# message: Dynamic control flow is not supported at the moment. Please use functorch.experimental.control_flow.cond
+# message: generic_jump TensorVariable()
 # do: Use `torch.where(condition, a, b)`, or `torch.cond`.
 def f(x):
     if x.sum() > 0:
         x = x * 2
     return x + 1 if x.any() else x
 # %% `while x.norm() > 1`
-# says: Dynamic control flow is not supported at the moment
+# message: Dynamic control flow is not supported at the moment
 # do: Use a fixed number of steps with `torch.where`, or `torch.while_loop`.
 def f(x):
     while x.norm() > 1:
         x = x / 2
     return x
 # %% `assert x.sum() > 0, "a text"`
-# says: assert with non-string message, generic_jump TensorVariable()
+# message: assert with non-string message, generic_jump TensorVariable()
 # do: The check becomes a part of the graph.
 def f(x):
     assert x.sum() > 0, "not positive"
     return x + 1
 # %% `assert x.sum() > 0, f"{x}"`: a message with a tensor in it
-# says: assert with non-string message
+# message: assert with non-string message
 # do: Use a fixed text.
 def f(x):
     assert x.sum() > 0, f"not positive: {x.sum().item()}"
     return x + 1
 # %% `if x is None`, `x = x or y`, `a and b` with numbers
-# says: comparison ConstantVariable(NoneType)
+# message: comparison ConstantVariable(NoneType)
 def f(x, mask=None):
     return x + (0 if mask is None else mask) + (None or 2) + (1 and 3)
 # %% `for value in x`, `for row in matrix`
-# says: call_function BuiltinVariable(iter) [TensorVariable()]
+# message: call_function BuiltinVariable(iter) [TensorVariable()]
 def f(x):
     total = 0
     for value in x:
         total = total + value
     return total
 # %% `break`, `continue`, `for ... else`, `while True` with a counter
-# says: missing: BREAK_LOOP
+# message: missing: BREAK_LOOP
 def f(x):
     for n in range(9):
         if n == 1:
@@ -76,7 +76,7 @@ def f(x):
         break
     return x
 # %% `match value:` with numbers, lists, dicts and classes
-# says: missing: MATCH_CLASS, MATCH_MAPPING, MATCH_SEQUENCE
+# message: missing: MATCH_CLASS, MATCH_MAPPING, MATCH_SEQUENCE
 def f(x):
     match {"a": [1, 2]}:
         case {"a": [1, n]}:
@@ -87,12 +87,12 @@ def f(x):
         case int():
             return x
 # %% a generator function that is used up inside: `sum(multiples(x))`, `list(...)`
-# says: inline generator, YIELD_VALUE
-# says: call_function BuiltinVariable(sum) [GeneratorObject]
+# message: inline generator, YIELD_VALUE
+# message: call_function BuiltinVariable(sum) [GeneratorObject]
 def f(x):
     return sum(multiples(x)) + list(multiples(x))[1]
 # %% a generator expression in a loop, `yield from`
-# says: missing: YIELD_FROM
+# message: missing: YIELD_FROM
 def twice(x):
     yield from multiples(x)
     yield from [x]
@@ -101,18 +101,18 @@ def f(x):
         x = x + part
     return x
 # %% the compiled function is itself a generator (it has `yield`)
-# says: Skipped function call, generator functions are not compiled
+# message: Skipped function call, generator functions are not compiled
 # do: Compile the function that consumes the generator, or return a list.
 def f(x):
     yield x * 2
 # %% a generator that is passed in
-# says: GeneratorObject reconstruct, LocalGeneratorObjectVariable
+# message: GeneratorObject reconstruct, LocalGeneratorObjectVariable
 # do: Pass a list.
 args = (torch.ones(2), (n for n in [1, 2]))
 def f(x, numbers):
     return x * sum(numbers)
 # %% `generator.send(value)`, `generator.close()`
-# says: call_method LocalGeneratorObjectVariable() send
+# message: call_method LocalGeneratorObjectVariable() send
 def echo(x):
     while True:
         n = yield x
@@ -124,8 +124,8 @@ def f(x):
     running.close()
     return y
 # %% `try: ... except ValueError:` around code that raises or does not
-# says: missing: SETUP_FINALLY, POP_EXCEPT, RERAISE
-# says: call_function BuiltinVariable(ValueError) [ConstantVariable(str)] {}
+# message: missing: SETUP_FINALLY, POP_EXCEPT, RERAISE
+# message: call_function BuiltinVariable(ValueError) [ConstantVariable(str)] {}
 def f(x):
     try:
         raise ValueError("a")
@@ -137,7 +137,7 @@ def f(x):
         x = x * 2
     return x
 # %% `except KeyError`, `IndexError`, `StopIteration` of built-in operations
-# says: Observed exception, KeyError
+# message: Observed exception, KeyError
 def f(x):
     try:
         x = x + {}["a"]
@@ -153,28 +153,28 @@ def f(x):
         x = x + 4
     return x
 # %% `except AttributeError` around a missing attribute of an object or a tensor
-# says: Observed exception, AttributeError
+# message: Observed exception, AttributeError
 def f(x):
     try:
         return x.missing
     except AttributeError:
         return x + 3
 # %% `x + x.missing`, caught with `except AttributeError`
-# says: Observed exception, AttributeError
+# message: Observed exception, AttributeError
 def f(x):
     try:
         return x + x.missing
     except AttributeError:
         return x + 3
 # %% `except ZeroDivisionError` around `1 / n`
-# says: Observed exception, ZeroDivisionError
+# message: Observed exception, ZeroDivisionError
 def f(x):
     try:
         return x + 1 / (x.shape[0] - 4)
     except ZeroDivisionError:
         return x + 5
 # %% an exception class of your own: `raise Failed("a")`
-# says: call_function UserDefinedExceptionClassVariable
+# message: call_function UserDefinedExceptionClassVariable
 class Plain(ValueError):
     pass
 def f(x):
@@ -183,7 +183,7 @@ def f(x):
     except ValueError as error:
         return x + len(error.args[0])
 # %% an exception class with an `__init__` of its own
-# says: call_function UserDefinedExceptionClassVariable
+# message: call_function UserDefinedExceptionClassVariable
 # do: Pass the exception's data as arguments: `raise Plain(3)`, `error.args[0]`.
 def f(x):
     try:
@@ -191,7 +191,7 @@ def f(x):
     except Failed as error:
         return x * error.n
 # %% `raise ... from ...`, an exception in an exception handler
-# says: missing: RERAISE, exception chaining
+# message: missing: RERAISE, exception chaining
 def f(x):
     try:
         try:
@@ -201,7 +201,7 @@ def f(x):
     except ValueError:
         return x + 1
 # %% `except* ValueError`, `ExceptionGroup`
-# says: missing: CHECK_EG_MATCH
+# message: missing: CHECK_EG_MATCH
 # do: Use a plain `except`.
 def f(x):
     try:
@@ -210,7 +210,7 @@ def f(x):
         x = x + 1
     return x
 # %% an error of a tensor operation that is caught: `except RuntimeError`
-# says: RuntimeError when making fake tensor call
+# message: RuntimeError when making fake tensor call
 # do: Test the shapes instead.
 def f(x):
     try:
@@ -218,9 +218,9 @@ def f(x):
     except RuntimeError:
         return x + 1
 # %% a `@contextlib.contextmanager` of your own, `nullcontext`, `suppress`, `ExitStack`
-# says: inline in skipfiles: contextlib
-# says: UserDefinedObjectVariable(_GeneratorContextManager)
-# says: missing: WITH_EXCEPT_START
+# message: inline in skipfiles: contextlib
+# message: UserDefinedObjectVariable(_GeneratorContextManager)
+# message: missing: WITH_EXCEPT_START
 @contextlib.contextmanager
 def section(n):
     yield n
@@ -233,7 +233,7 @@ def f(x):
         x = x * stack.enter_context(section(3))
     return x
 # %% a context manager that is made before and entered inside
-# says: UserDefinedObjectVariable(_GeneratorContextManager) __enter__
+# message: UserDefinedObjectVariable(_GeneratorContextManager) __enter__
 @contextlib.contextmanager
 def part():
     yield 2
@@ -243,7 +243,7 @@ def f(x, context):
     with context as n:
         return x * n
 # %% a decorator made of `contextmanager`: `@section()`
-# says: ContextDecorator, recreate_cm
+# message: ContextDecorator, recreate_cm
 @contextlib.contextmanager
 def around():
     yield
@@ -253,15 +253,15 @@ def inner(x):
 def f(x):
     return inner(x)
 # %% `contextlib.redirect_stdout`
-# says: Unsupported context manager
+# message: Unsupported context manager
 # do: Redirect the output around the call.
 import io
 def f(x):
     with contextlib.redirect_stdout(io.StringIO()):
         return x + 1
 # %% recursion, `nonlocal`, `global`, `:=`, `lambda` with defaults, `*args`, `**kwargs`
-# says: STORE_DEREF, missing: STORE_GLOBAL
-# says: missing: LOAD_CLASSDEREF
+# message: STORE_DEREF, missing: STORE_GLOBAL
+# message: missing: LOAD_CLASSDEREF
 TOTAL = 0
 def recurse(x, depth=3):
     return x if depth == 0 else recurse(x + 1, depth - 1)
@@ -277,28 +277,28 @@ def f(x, *rest, n=1, **options):
         x = x * size
     return recurse(x) * calls + len(rest) + len(options) + (lambda a, b=2: a * b)(n) + TOTAL
 # %% a function defined inside, a closure
-# says: reconstruct: NestedUserFunctionVariable
+# message: reconstruct: NestedUserFunctionVariable
 def f(x):
     def scale(y):
         return y * x
     return scale(x) + 1
 # %% `import json` inside, `from math import sqrt`
-# says: IMPORT_NAME, import of a module that is not loaded
+# message: IMPORT_NAME, import of a module that is not loaded
 def f(x):
     from math import sqrt
     import os.path
     return x * sqrt(4) + len(os.path.sep)
 # %% type annotations, `typing.cast`, `x: int = 3`
-# says: call_function typing.cast, TypingVariable
-# says: UserDefinedObjectVariable(_UnionGenericAlias) is not a constant
+# message: call_function typing.cast, TypingVariable
+# message: UserDefinedObjectVariable(_UnionGenericAlias) is not a constant
 from typing import Any, Optional, Union, cast
 def f(x):
     n: Optional[int] = cast(Union[int, str], 3)
     return x * n
 # %% a `@contextmanager` with `finally` that changes a list or a global
-# says: contextlib.contextmanager doesn't work
-# says: returning_contextmanager_from_compile
-# says: graph break for contextlib.contextmanager, Unexpected Graph Break with contextmanager
+# message: contextlib.contextmanager doesn't work
+# message: returning_contextmanager_from_compile
+# message: graph break for contextlib.contextmanager, Unexpected Graph Break with contextmanager
 SEEN, DEPTH = [], 0
 @contextlib.contextmanager
 def noted():
@@ -314,7 +314,7 @@ def f(x):
         y = x + DEPTH
     return y * len(SEEN)
 # %% `except AttributeError` around an error of your own `__getattr__`
-# says: InternalTorchDynamoError AttributeError raised inside getattr and expected to be caught
+# message: InternalTorchDynamoError AttributeError raised inside getattr and expected to be caught
 class Strict:
     def __getattr__(self, name):
         raise AttributeError(name)

@@ -12,10 +12,10 @@ class Kind(enum.Enum):
 
 
 # %% `d[key]`, `in`, `get`, `setdefault`, `pop`, `update`, `del d[key]`, `clear`
-# says: call_method ConstDictVariable() setdefault
-# says: call_method ConstDictVariable() pop
-# says: call_method ConstDictVariable() update
-# says: call_method ConstDictVariable() __contains__
+# message: call_method ConstDictVariable() setdefault
+# message: call_method ConstDictVariable() pop
+# message: call_method ConstDictVariable() update
+# message: call_method ConstDictVariable() __contains__
 def f(x):
     d = {"a": x}
     d["b"] = x * 2
@@ -26,66 +26,66 @@ def f(x):
     d.clear()
     return y * n
 # %% `for key, value in d.items()`, `keys()`, `values()`, `list(d)`
-# says: call_method ConstDictVariable() items
-# says: call_function BuiltinVariable(iter) [DictView]
+# message: call_method ConstDictVariable() items
+# message: call_function BuiltinVariable(iter) [DictView]
 def f(x):
     d = {"a": x, "b": x * 2}
     return sum(value * len(key) for key, value in d.items()) + sum(d.values()) + len(list(d)) + ("a" in d.keys())
 # %% `d.keys() & other.keys()`
-# says: call_method DictKeysVariable __and__
+# message: call_method DictKeysVariable __and__
 def f(x):
     return x * len({"a": 1, "b": 2}.keys() & {"a": 3}.keys())
 # %% `{**a, "b": 2}`, `a | b`, `dict(a, b=2)`, `dict(zip(names, values))`
-# says: DICT_UPDATE, DICT_MERGE
-# says: call_function BuiltinVariable(dict)
+# message: DICT_UPDATE, DICT_MERGE
+# message: call_function BuiltinVariable(dict)
 def f(x):
     a = {"a": x}
     return sum({**a, "b": x}.values()) + (a | {"c": x})["c"] + dict(a, b=x)["b"] + dict(zip(["k"], [x]))["k"]
 # %% `d.copy()`, `dict.fromkeys(names, 0)`, `d.popitem()`
-# says: call_method ConstDictVariable() copy [] {}
-# says: call_method BuiltinVariable(dict) fromkeys
+# message: call_method ConstDictVariable() copy [] {}
+# message: call_method BuiltinVariable(dict) fromkeys
 def f(x):
     d = dict.fromkeys(["a", "b"], 2)
     return x * d.copy()["a"] + d.popitem()[1]
 # %% `fromkeys` of a subclass of `dict`
-# says: call_method UserDefinedClassVariable() fromkeys
+# message: call_method UserDefinedClassVariable() fromkeys
 class Table(dict):
     pass
 def f(x):
     return x * Table.fromkeys(["a"], 2)["a"]
 # %% a dict comprehension, a dict of dicts
-# says: <dictcomp>
+# message: <dictcomp>
 def f(x):
     return {n: {"x": x * n} for n in range(3)}[2]["x"]
 # %% keys that are numbers, tuples, `None`, types, functions, dtypes
-# says: call_method UserDefinedObjectVariable(dict) get [TorchVariable(<class 'torch.Tensor'>), ConstantVariable(NoneType)]
-# says: ConstDictVariable key not supported
+# message: call_method UserDefinedObjectVariable(dict) get [TorchVariable(<class 'torch.Tensor'>), ConstantVariable(NoneType)]
+# message: ConstDictVariable key not supported
 TABLE = {torch.Tensor: 2, (1, 2): 3, None: 4, torch.float32: 5, torch.sin: 6, len: 7}
 def f(x):
     return x * TABLE.get(type(x)) + TABLE[1, 2] + TABLE[None] + TABLE[x.dtype] + TABLE[torch.sin] + TABLE[len]
 # %% a member of an `Enum` as a key, in a set, compared, `.value`, `.name`, `Kind("cat")`
-# says: Sets with EnumVariable NYI
-# says: builtin: eq [GetAttrVariable, EnumVariable]
-# says: enum as a key of a dict
-# says: call_function UserDefinedClassVariable(Enum)
+# message: Sets with EnumVariable NYI
+# message: builtin: eq [GetAttrVariable, EnumVariable]
+# message: enum as a key of a dict
+# message: call_function UserDefinedClassVariable(Enum)
 def f(x):
     table = {Kind.CAT: 2, Kind.DOG: 3}
     return x * table[Kind("cat")] + (Kind.CAT in {Kind.CAT}) + (Kind.CAT == Kind.DOG) + len(Kind.CAT.value + Kind.DOG.name)
 # %% `for kind in Kind`, `len(Kind)`, `Kind["CAT"]`
-# says: call_function BuiltinVariable(iter) [UserDefinedClassVariable()]
+# message: call_function BuiltinVariable(iter) [UserDefinedClassVariable()]
 def f(x):
     for kind in Kind:
         x = x + len(kind.value)
     return x * len(Kind) + len(Kind["CAT"].name)
 # %% `IntEnum`: arithmetic, as an index
-# says: call_function UserDefinedClassVariable(IntEnum)
+# message: call_function UserDefinedClassVariable(IntEnum)
 class Level(enum.IntEnum):
     LOW = 1
     HIGH = 2
 def f(x):
     return x * (Level.LOW + Level.HIGH) + x[Level.LOW] + (Level.HIGH > 1)
 # %% a module or an object of yours as a key
-# says: call_method ConstDictVariable() __getitem__ [UserDefinedObjectVariable()]
+# message: call_method ConstDictVariable() __getitem__ [UserDefinedObjectVariable()]
 class Key:
     pass
 KEY = Key()
@@ -94,43 +94,43 @@ SCALES = {KEY: 2, LAYER: 3}
 def f(x):
     return x * SCALES[KEY] + SCALES[LAYER]
 # %% a tensor as a key: `{x: 1}`
-# says: call_id not supported with sourceless TensorVariable
+# message: call_id not supported with sourceless TensorVariable
 def f(x):
     return {x: x + 1}[x]
 # %% a dict with tensors that is passed in and changed: `batch["y"] = ...`
-# says: mutated dict argument
+# message: mutated dict argument
 args = ({"x": torch.ones(2)},)
 def f(batch):
     batch["y"] = batch["x"] * 2
     return batch
 # %% `OrderedDict`, `move_to_end`, `popitem(last=False)`
-# says: call_function UserDefinedClassVariable(OrderedDict)
+# message: call_function UserDefinedClassVariable(OrderedDict)
 def f(x):
     d = OrderedDict(a=x, b=x * 2)
     d.move_to_end("a")
     return d.popitem(last=False)[1]
 # %% `defaultdict(list)`, `defaultdict(lambda: 0)`
-# says: call_function UserDefinedClassVariable(<class 'collections.defaultdict'>) [BuiltinVariable()] {}
+# message: call_function UserDefinedClassVariable(<class 'collections.defaultdict'>) [BuiltinVariable()] {}
 def f(x):
     d, n = defaultdict(list), defaultdict(lambda: 0)
     d["a"].append(x)
     n["b"] += 2
     return d["a"][0] * n["b"]
 # %% `Counter(...).most_common(1)`
-# says: call_function UserDefinedClassVariable(Counter)
+# message: call_function UserDefinedClassVariable(Counter)
 def f(x):
     return x * Counter("aab").most_common(1)[0][1]
 # %% `Counter("aab")["a"]`
-# says: call_function UserDefinedClassVariable(Counter)
+# message: call_function UserDefinedClassVariable(Counter)
 def f(x):
     return x * Counter("aab")["a"]
 # %% `ChainMap`, `UserDict`
-# says: call_function UserDefinedClassVariable(ChainMap)
+# message: call_function UserDefinedClassVariable(ChainMap)
 def f(x):
     return x * ChainMap({"a": 1}, {"b": 2})["b"] + UserDict(a=3)["a"]
 # %% `deque(maxlen=2)`: `append`, `appendleft`, `popleft`, `extend`
-# says: call_method UserDefinedObjectVariable(deque) append
-# says: call_function UserDefinedClassVariable(deque)
+# message: call_method UserDefinedObjectVariable(deque) append
+# message: call_function UserDefinedClassVariable(deque)
 def f(x):
     q = deque([x], maxlen=2)
     q.append(x * 2)
@@ -138,16 +138,16 @@ def f(x):
     q.extend([x])
     return q.popleft() + q[0] + len(q)
 # %% `deque.rotate(1)`
-# says: call_method DequeVariable() rotate
+# message: call_method DequeVariable() rotate
 # do: Use `q.appendleft(q.pop())`.
 def f(x):
     q = deque([1, 2, 3])
     q.rotate(1)
     return x * q[0]
 # %% `set`: `add`, `discard`, `update`, `|`, `&`, `-`, `<=`, a set comprehension
-# says: call_method SetVariable() add, Dynamo: BUILD_SET op is unsupported
-# says: call_function BuiltinVariable(set)
-# says: call_method UserDefinedObjectVariable(set) __contains__
+# message: call_method SetVariable() add, Dynamo: BUILD_SET op is unsupported
+# message: call_function BuiltinVariable(set)
+# message: call_method UserDefinedObjectVariable(set) __contains__
 def f(x):
     s = {1, 2} | {n for n in range(4)}
     s.add(7)
@@ -155,22 +155,22 @@ def f(x):
     s.update(map(abs, [-9]))
     return x * len(s & {1, 7}) + len(s - {1}) + ({1} <= s) + len(s ^ {1})
 # %% `frozenset`, `set.union(a, b)`, `issubset`
-# says: call_function BuiltinVariable(frozenset)
+# message: call_function BuiltinVariable(frozenset)
 def f(x):
     return x * len(frozenset([1, 2]).union([3])) + frozenset([1]).issubset({1, 2})
 # %% a set of tensors: `{x, y}`
-# says: call_method SetVariable() add [TensorVariable()]
+# message: call_method SetVariable() add [TensorVariable()]
 def f(x):
     return x + len({x, x})
 # %% `for n in {3, 1, 2}`: the order of a set
-# says: iteration over a set
+# message: iteration over a set
 def f(x):
     for n in {3, 1, 2}:
         x = x * n
     return x
 # %% a subclass of `dict`, such as `ModelOutput`, `EasyDict`, `BatchEncoding`
-# says: call_function UserDefinedClassVariable(dict subclass)
-# says: non-function or method super: <slot wrapper '__setattr__' of 'object' objects>
+# message: call_function UserDefinedClassVariable(dict subclass)
+# message: non-function or method super: <slot wrapper '__setattr__' of 'object' objects>
 class AttrDict(dict):
     def __getattr__(self, name):
         return self[name]
@@ -182,24 +182,24 @@ def f(x):
     d.b = x * 2
     return d.a + d["b"]
 # %% `__getattr__ = dict.__getitem__` in a subclass of `dict`
-# says: UserDefinedDictVariable __getattr__
+# message: UserDefinedDictVariable __getattr__
 # do: Write `def __getattr__(self, name): return self[name]`.
 class Dotted(dict):
     __getattr__ = dict.__getitem__
 def f(x):
     return Dotted(a=x).a + 1
 # %% `types.MappingProxyType(d)`
-# says: call_function UserDefinedClassVariable(mappingproxy)
+# message: call_function UserDefinedClassVariable(mappingproxy)
 VIEW = types.MappingProxyType({"a": 2})
 def f(x):
     return x * VIEW["a"] + len(VIEW)
 # %% `types.SimpleNamespace(a=1)`
-# says: call_function UserDefinedClassVariable(SimpleNamespace)
+# message: call_function UserDefinedClassVariable(SimpleNamespace)
 # do: Use a dataclass or a dict, or make the namespace before the call.
 def f(x):
     return x * types.SimpleNamespace(a=2).a
 # %% `TypedDict`
-# says: call_function UserDefinedClassVariable(TypedDict)
+# message: call_function UserDefinedClassVariable(TypedDict)
 # do: A `TypedDict` with `total=False` breaks ([GB0257](causes/gb0257.md)): make a plain dict.
 from typing import TypedDict
 class Options(TypedDict):
@@ -207,18 +207,18 @@ class Options(TypedDict):
 def f(x):
     return x * Options(a=2)["a"]
 # %% `d[x.shape[0]]`, a key that is the size of a tensor
-# says: call_method ConstDictVariable() __getitem__ [SymNodeVariable()]
+# message: call_method ConstDictVariable() __getitem__ [SymNodeVariable()]
 def f(x):
     return x * {4: 2}[x.shape[0]]
 # %% `d[x.item()]`, a key that is a tensor's value
-# says: call_method ConstDictVariable() __getitem__ [SymNodeVariable()]
+# message: call_method ConstDictVariable() __getitem__ [SymNodeVariable()]
 # do: Use a table as a tensor: `table.index_select(0, i)[0]`.
 args = (torch.tensor(1),)
 def f(i):
     return i + {1: 2}[i.item()]
 # %% `d.__dict__` of a subclass of `dict`, `isinstance(d, Mapping)`
-# says: dynamo + dict subclass + tensor instance check: NotImplementedError
-# says: torch.compile prevents access to the __dict__ attribute
+# message: dynamo + dict subclass + tensor instance check: NotImplementedError
+# message: torch.compile prevents access to the __dict__ attribute
 from collections.abc import Mapping
 class Batch(dict):
     pass
@@ -227,7 +227,7 @@ def f(x):
     batch.n = 2
     return batch["a"] * batch.__dict__["n"] + isinstance(batch, Mapping)
 # %% a class of `collections.abc.MutableMapping`, and its attributes set inside
-# says: setattr(MutableMappingVariable, ...) not supported
+# message: setattr(MutableMappingVariable, ...) not supported
 from collections.abc import MutableMapping
 class Store(MutableMapping):
     def __init__(self):
@@ -248,7 +248,7 @@ def f(x, store):
     store.last = 3
     return store["a"] + len(store) + store.last
 # %% a loop over a set of tensors that is passed in
-# says: iteration over a set of tensors
+# message: iteration over a set of tensors
 # do: Use a list, or a dict with names.
 args = ({torch.ones(3), torch.zeros(2)},)
 def f(tensors):

@@ -20,15 +20,15 @@ def leaf(n=2):
 
 
 # %% an `autograd.Function`: `F.apply(x)` with `ctx.save_for_backward`
-# says: torch.autograd.Function, call_function AutogradFunctionVariable
-# says: HigherOrderOperator autograd.Function
-# says: comparison AutogradFunctionVariable() <built-in function is_not> ConstantVariable(NoneType)
+# message: torch.autograd.Function, call_function AutogradFunctionVariable
+# message: HigherOrderOperator autograd.Function
+# message: comparison AutogradFunctionVariable() <built-in function is_not> ConstantVariable(NoneType)
 args = (leaf(),)
 def f(x):
     assert Double is not None
     return Double.apply(x)
 # %% `ctx.n = 2`, `ctx.x = x` (a tensor), `ctx.needs_input_grad`
-# says: AutogradFunctionContextVariable, setattr ctx
+# message: AutogradFunctionContextVariable, setattr ctx
 class Context(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, n):
@@ -42,7 +42,7 @@ args = (leaf(),)
 def f(x):
     return Context.apply(x, 3)
 # %% `ctx.mark_dirty(x)`
-# says: call_method AutogradFunctionContextVariable mark_dirty
+# message: call_method AutogradFunctionContextVariable mark_dirty
 # do: Return a new tensor.
 class Dirty(torch.autograd.Function):
     @staticmethod
@@ -56,7 +56,7 @@ args = (leaf(),)
 def f(x):
     return Dirty.apply(x * 1)
 # %% an `autograd.Function` with `setup_context`
-# says: autograd.Function setup_context
+# message: autograd.Function setup_context
 class Split(torch.autograd.Function):
     @staticmethod
     def forward(x):
@@ -71,7 +71,7 @@ args = (leaf(),)
 def f(x):
     return Split.apply(x)
 # %% an `autograd.Function` whose `backward` prints
-# says: torch.autograd.Function backward graph break
+# message: torch.autograd.Function backward graph break
 # do: Remove the `print` from `backward`.
 class Loud(torch.autograd.Function):
     @staticmethod
@@ -85,51 +85,51 @@ args = (leaf(),)
 def f(x):
     return Loud.apply(x)
 # %% a straight-through estimator: `x + (y - x).detach()`
-# says: call_method TensorVariable() detach
+# message: call_method TensorVariable() detach
 args = (leaf(),)
 def f(x):
     return x + (x.round() - x).detach()
 # %% `torch.autograd.grad(y, x)` inside
-# says: torch.autograd.grad, autograd.grad with compiled autograd
+# message: torch.autograd.grad, autograd.grad with compiled autograd
 # do: Use `torch.func.grad`, or set `torch._dynamo.config.trace_autograd_ops = True` (2.11).
 args = (leaf(),)
 def f(x):
     return torch.autograd.grad((x**2).sum(), x)[0]
 # %% a gradient penalty: `torch.autograd.grad(..., create_graph=True)`
-# says: torch.autograd.grad, torch.compile with aot_autograd does not currently support double backward
+# message: torch.autograd.grad, torch.compile with aot_autograd does not currently support double backward
 # do: Use `torch.func.grad` inside.
 args = (leaf(),)
 def f(x):
     return torch.autograd.grad((x**3).sum(), x, create_graph=True)[0].square().sum()
 # %% `torch.func.grad`, `vjp`, `jvp`, `jacrev`, `hessian`
-# says: torch.func.grad, functorch transforms, HigherOrderOperator
+# message: torch.func.grad, functorch transforms, HigherOrderOperator
 def f(x):
     y = torch.func.grad(lambda t: (t**3).sum())(x) + torch.func.jacrev(torch.sin)(x).sum() + torch.func.hessian(lambda t: (t**3).sum())(x).sum()
     return y + torch.func.vjp(torch.sin, x)[1](x)[0] + torch.func.jvp(torch.sin, (x,), (x,))[1]
 # %% `torch.vmap(f)`, `in_dims=`, `chunk_size=`, keyword arguments, `randomness="different"`
-# says: torch.func.vmap, functorch.vmap
-# says: NYI - torch.func.vmap: kwargs arguments are currently unsupported.
+# message: torch.func.vmap, functorch.vmap
+# message: NYI - torch.func.vmap: kwargs arguments are currently unsupported.
 def f(x):
     y = torch.vmap(lambda a, b: a * b, in_dims=(0, None), chunk_size=2)(x, x).sum()
     z = torch.vmap(lambda t, n: t * n)(x, n=x)
     return y + z + torch.vmap(lambda t: t + torch.rand(()), randomness="different")(x) * 0
 # %% `torch.vmap(f, out_dims=None)`
-# says: torch._C._functorch.is_batchedtensor, out_dims of torch.vmap is set to None
+# message: torch._C._functorch.is_batchedtensor, out_dims of torch.vmap is set to None
 def f(x):
     return torch.vmap(lambda a, b: (a, b * 2), in_dims=(None, 0), out_dims=(None, 0))(x, x)[1]
 # %% `torch.func.functional_call(model, parameters, x)`
-# says: call_function functional_call, torch.nn.utils.stateless
+# message: call_function functional_call, torch.nn.utils.stateless
 layer = nn.Linear(4, 4)
 def f(x):
     return torch.func.functional_call(layer, {"weight": torch.eye(4), "bias": x}, (x,))
 # %% `torch.func.stack_module_state`, an ensemble with `vmap`
-# says: stack_module_state
+# message: stack_module_state
 layers = [nn.Linear(4, 4), nn.Linear(4, 4)]
 PARAMETERS, BUFFERS = torch.func.stack_module_state(layers)
 def f(x):
     return torch.vmap(lambda p: torch.func.functional_call(layers[0], p, (x,)))(PARAMETERS).sum()
 # %% `torch.vmap(F.apply)` of an `autograd.Function`
-# says: Unsupported hasattr call, vmap over autograd.Function
+# message: Unsupported hasattr call, vmap over autograd.Function
 # do: Use `torch.vmap(lambda x: F.apply(x))`.
 class Tanh(torch.autograd.Function):
     generate_vmap_rule = True
@@ -145,38 +145,38 @@ class Tanh(torch.autograd.Function):
 def f(x):
     return torch.vmap(Tanh.apply)(x)
 # %% `x.requires_grad_()` of an argument
-# says: call_method TensorVariable() requires_grad_
+# message: call_method TensorVariable() requires_grad_
 # do: Set `requires_grad` before the call.
 def f(x):
     return x.requires_grad_() * 2
 # %% `x.requires_grad = True`
-# says: setattr(TensorVariable) requires_grad
+# message: setattr(TensorVariable) requires_grad
 # do: Set `requires_grad` before the call.
 def f(x):
     y = x + 1
     y.requires_grad = True
     return y * 2
 # %% `x.requires_grad`, `x.is_leaf`, `x.grad is None`
-# says: getattr TensorVariable is_leaf
+# message: getattr TensorVariable is_leaf
 args = (leaf(),)
 def f(x):
     return x * 2 + x.requires_grad + x.is_leaf + (x.grad is None)
 # %% `y.grad_fn` of a tensor made inside
-# says: getattr TensorVariable grad_fn
+# message: getattr TensorVariable grad_fn
 # do: Use `x.requires_grad`.
 args = (leaf(),)
 def f(x):
     y = x * 2
     return y + (y.grad_fn is None)
 # %% `p.grad` of a parameter
-# says: getattr TensorVariable grad
+# message: getattr TensorVariable grad
 WEIGHT = nn.Parameter(torch.ones(2))
 WEIGHT.grad = torch.ones(2)
 args = (torch.ones(2),)
 def f(x):
     return x * WEIGHT.grad
 # %% `x.retain_grad()`
-# says: call_method TensorVariable() retain_grad
+# message: call_method TensorVariable() retain_grad
 # do: Call `retain_grad()` on the result of the call.
 args = (leaf(),)
 def f(x):
@@ -184,7 +184,7 @@ def f(x):
     y.retain_grad()
     return y.sum()
 # %% `with torch.no_grad():`, `enable_grad()`, `set_grad_enabled(False)`
-# says: call_function torch.no_grad, GradModeVariable
+# message: call_function torch.no_grad, GradModeVariable
 args = (leaf(),)
 def f(x):
     with torch.no_grad():
@@ -192,7 +192,7 @@ def f(x):
     with torch.set_grad_enabled(False), torch.enable_grad():
         return x * y
 # %% `@torch.no_grad()` above a function that is called inside
-# says: inline in skipfiles: torch.no_grad decorator, _contextlib.decorate_context
+# message: inline in skipfiles: torch.no_grad decorator, _contextlib.decorate_context
 @torch.no_grad()
 def scaled(x):
     return x * 2
@@ -200,7 +200,7 @@ args = (leaf(),)
 def f(x):
     return scaled(x) + x
 # %% `torch.set_grad_enabled(False)` as a call
-# says: torch.set_grad_enabled, GradModeVariable
+# message: torch.set_grad_enabled, GradModeVariable
 args = (leaf(),)
 def f(x):
     torch.set_grad_enabled(False)
@@ -208,33 +208,33 @@ def f(x):
     torch.set_grad_enabled(True)
     return y + x
 # %% `with torch.inference_mode():`
-# says: torch.inference_mode, InferenceModeVariable
+# message: torch.inference_mode, InferenceModeVariable
 def f(x):
     with torch.inference_mode():
         return x + 1
 # %% `with torch.autograd.set_detect_anomaly(True):`
-# says: Unsupported context manager, detect_anomaly
+# message: Unsupported context manager, detect_anomaly
 # do: Turn anomaly detection on around the call.
 def f(x):
     with torch.autograd.set_detect_anomaly(True):
         return x + 1
 # %% `with torch.autograd.graph.saved_tensors_hooks(pack, unpack):`
-# says: saved_tensors_hooks, save_on_cpu
+# message: saved_tensors_hooks, save_on_cpu
 # do: Set the hooks around the call, where they run as they do in eager code; or use activation checkpointing.
 args = (leaf(),)
 def f(x):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
         return (x * 2).sin()
 # %% gradients of each sample: `torch.vmap(torch.func.grad(loss))` with `functional_call`
-# says: functorch transforms, per-sample gradients
+# message: functorch transforms, per-sample gradients
 layer = nn.Linear(1, 1)
 def loss(sample):
     return torch.func.functional_call(layer, dict(layer.named_parameters()), (sample.view(1, 1),)).square().sum()
 def f(x):
     return torch.vmap(torch.func.grad(loss))(x)
 # %% `ctx.set_materialize_grads(False)`, `ctx.mark_non_differentiable(y)`
-# says: inline in skipfiles: FunctionCtx.set_materialize_grads
-# says: call_method AutogradFunctionContextVariable mark_non_differentiable
+# message: inline in skipfiles: FunctionCtx.set_materialize_grads
+# message: call_method AutogradFunctionContextVariable mark_non_differentiable
 class Pair(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -249,7 +249,7 @@ args = (leaf(),)
 def f(x):
     return Pair.apply(x)[0]
 # %% an `autograd.Function` that returns a number or `None` besides a tensor
-# says: HigherOrderOperator with non-Tensor returns, autograd.Function that returns a non-Tensor
+# message: HigherOrderOperator with non-Tensor returns, autograd.Function that returns a non-Tensor
 class Mixed(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -4,63 +4,63 @@ import string
 import torch
 
 # %% f-strings, `"{}".format(...)`, `"%d" % n` with numbers and strings
-# says: const method call str.format
-# says: call_method ConstantVariable(str) format
+# message: const method call str.format
+# message: call_method ConstantVariable(str) format
 def f(x):
     name = f"block_{x.shape[0]:02d}" + "{}".format("a") + "%d-%s" % (3, "b")
     return x * len(name)
 # %% an f-string with a tensor in it
-# says: FORMAT_VALUE, call_function BuiltinVariable(format) [TensorVariable()]
+# message: FORMAT_VALUE, call_function BuiltinVariable(format) [TensorVariable()]
 def f(x):
     text = f"mean {x.mean():.2f}"
     return x + 1
 # %% `"%.2f" % x.mean()`
-# says: Could not guard on data-dependent expression
+# message: Could not guard on data-dependent expression
 # do: An f-string is traced; or format after the call.
 def f(x):
     text = "%.2f" % x.mean()
     return x + 1
 # %% `upper`, `split`, `join`, `replace`, `startswith`, `strip`, `find`, `count`
-# says: call_method ConstantVariable(str) split
-# says: call_method ConstantVariable(str) join [ListVariable()]
-# says: str.join
+# message: call_method ConstantVariable(str) split
+# message: call_method ConstantVariable(str) join [ListVariable()]
+# message: str.join
 def f(x):
     text = "-".join("A b c".lower().strip().split(" ")).replace("a", "z")
     return x * len(text) + text.startswith("z") + text.find("b") + text.count("c")
 # %% `", ".join(name for name in names)`: a generator
-# says: call_method ConstantVariable(str) join
+# message: call_method ConstantVariable(str) join
 def f(x):
     return x * len(", ".join(str(n) for n in range(3)))
 # %% `for c in text`, `text[1:]`, `text[-1]`, `"a" in text`
-# says: call_function BuiltinVariable(iter) [ConstantVariable(str)]
+# message: call_function BuiltinVariable(iter) [ConstantVariable(str)]
 def f(x):
     for c in "ab":
         x = x + ord(c)
     return x + len("abc"[1:]) + ("a" in "abc")
 # %% `text.isdigit()`, `text.zfill(3)`, `text.partition(".")`, `removeprefix`
-# says: call_method ConstantVariable(str) partition
+# message: call_method ConstantVariable(str) partition
 def f(x):
     return x + "12".isdigit() + len("1".zfill(3)) + len("a.b".partition(".")[2]) + len("ab".removeprefix("a"))
 # %% `text.translate(table)`
-# says: call_method ConstantVariable(str) translate
+# message: call_method ConstantVariable(str) translate
 def f(x):
     return x * len("abc".translate({97: "z"}))
 # %% `str.maketrans("a", "b")`
-# says: call_method BuiltinVariable(str) maketrans
+# message: call_method BuiltinVariable(str) maketrans
 # do: Make the table before the compiled function.
 def f(x):
     return x * len(str.maketrans("a", "b"))
 # %% `text.encode()`
-# says: call_method ConstantVariable(str) encode
+# message: call_method ConstantVariable(str) encode
 def f(x):
     return x * len("abc".encode("utf-8"))
 # %% `torch.einsum(f"b{n}...", x)`: an f-string with a number in it, as an argument
-# says: call_function einsum
+# message: call_function einsum
 def f(x):
     letters = "i" * x.dim()
     return torch.einsum(f"{letters},{letters}->{letters}", x, x)
 # %% comparing strings, `text in {"a": 1}`, `match text:`
-# says: comparison ConstantVariable(str)
+# message: comparison ConstantVariable(str)
 def f(x, mode="mean"):
     match mode:
         case "mean" | "avg":
@@ -68,43 +68,43 @@ def f(x, mode="mean"):
         case _:
             return x
 # %% `re.match`, `re.search`, `re.sub` with a fixed pattern
-# says: inline in skipfiles: match
-# says: call_method UserDefinedObjectVariable(Pattern) match
+# message: inline in skipfiles: match
+# message: call_method UserDefinedObjectVariable(Pattern) match
 def f(x):
     return x + (re.match(r"a+", "aab") is not None) + len(re.sub("a", "", "aab"))
 # %% `pattern = re.compile(...)`; `pattern.match(name)`, `m.group(1)`
-# says: call_method UserDefinedObjectVariable(re.Pattern) match
+# message: call_method UserDefinedObjectVariable(re.Pattern) match
 PATTERN = re.compile(r"layer(\d+)")
 def f(x):
     found = PATTERN.match("layer12")
     return x * int(found.group(1))
 # %% `re.findall(...)`, `re.split(...)`
-# says: inline in skipfiles: findall
+# message: inline in skipfiles: findall
 def f(x):
     return x * len(re.findall("a", "aab")) + len(re.split("a", "bab"))
 # %% `for match in re.finditer(...)`
-# says: call_function UserDefinedObjectVariable(callable_iterator)
+# message: call_function UserDefinedObjectVariable(callable_iterator)
 # do: Use `re.findall`.
 def f(x):
     for found in re.finditer("a", "aab"):
         x = x + found.start()
     return x
 # %% `string.Template(...).substitute(...)`
-# says: inline in skipfiles: substitute
+# message: inline in skipfiles: substitute
 # do: Use an f-string.
 def f(x):
     return x * len(string.Template("$a").substitute(a="bb"))
 # %% `int("12")`, `float("1.5")`
-# says: call_function BuiltinVariable(int) [ConstantVariable(str)]
+# message: call_function BuiltinVariable(int) [ConstantVariable(str)]
 def f(x):
     return x * int("12") + float("1.5")
 # %% `torch.__version__ >= "2.1"`, `version.parse(...)` of packaging
-# says: call_function UserDefinedClassVariable(Version)
+# message: call_function UserDefinedClassVariable(Version)
 from packaging import version
 def f(x):
     return x + (version.parse("2.1") >= version.parse("2.0")) + (torch.__version__ >= "2.1")
 # %% `f"{x=}"` with a tensor
-# says: FORMAT_VALUE, Dynamo doesn't generate resume calls after graph breaking on log calls
+# message: FORMAT_VALUE, Dynamo doesn't generate resume calls after graph breaking on log calls
 # do: `f"{x}"` without `=` is traced; or format after the call.
 def f(x):
     text = f"{x=}"

@@ -3562,3 +3562,43 @@ def f(x):
     return found, scores
 def make_arguments():
     return (torch.linspace(-1, 2, 6),)
+# === a decorated prediction, right
+@torch.no_grad()
+def f(x):
+    scores = x.sigmoid()
+    return {"best": scores.argmax().tolist(), "scores": scores.tolist()}
+def make_arguments():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === a decorated prediction, wrong
+@torch.no_grad()
+def f(x):
+    scores = x.sigmoid()
+    total = scores.sum().item()
+    if total < 0:
+        return x * 2
+    return total, locals().keys()
+def make_arguments():
+    return (torch.linspace(-1, 2, 6).requires_grad_(),)
+# === a history that a helper reads, right
+history = []
+other_history = []
+def scale(y):
+    return y * 2 if len(other_history) < 4 else y
+def f(x):
+    y = scale(x + 1)
+    history.append(y.sum().item())
+    return scale(y)
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)
+# === a history that a helper reads, wrong
+history = []
+def smooth(y):
+    if len(history) > 40:
+        y = y + history[-1]
+    return y
+def f(x):
+    y = x + 1
+    history.append(y.sum().item())
+    return smooth(y)
+def make_arguments():
+    return (torch.linspace(-1, 2, 6),)

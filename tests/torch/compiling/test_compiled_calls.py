@@ -90,7 +90,7 @@ def _reset_dynamo() -> Iterator[None]:
 @contextmanager
 def compile_calls_without_faults() -> Iterator[CompiledCalls]:
     faults: list[str] = []
-    with compile_calls(CompileOptions(), lambda what, fault: faults.append(f"{what}: {fault}")) as calls:
+    with compile_calls(CompileOptions(), lambda activity, fault: faults.append(f"{activity}: {fault}")) as calls:
         yield calls
     assert faults == []
     assert torch.nn.Module.__call__ is MODULE_CALL
@@ -197,7 +197,7 @@ def test_an_assertion_that_fails_in_a_graph_looks_as_in_eager_code(
     cache_entry = (len(ASSERTING_PROGRAM), None, ASSERTING_PROGRAM.splitlines(keepends=True), filename)
     monkeypatch.setitem(linecache.cache, filename, cache_entry)
     scope: dict[str, Any] = {}
-    exec(compile(ASSERTING_PROGRAM, filename, "exec"), scope)  # noqa: S102 - the text above
+    exec(compile(ASSERTING_PROGRAM, filename, "exec"), scope)
     with compile_calls_without_faults() as calls, pytest.raises(AssertionError) as caught:
         calls.route(scope[name])(X)
     assert compiled_names(calls) == [name]

@@ -73,7 +73,7 @@ def test_the_statement_compiles_the_module_as_one_graph(model: torch.nn.Module) 
     assert code is not None
     torch.compiler.reset()
     eager_code = code.replace("(model)", "(model, backend='eager')").replace("()", "(backend='eager')")
-    exec(eager_code, names)  # noqa: S102 - the offered statement
+    exec(eager_code, names)
     with jupyter_graphbreak.capture() as run:
         names["model"](torch.ones(3, 2))
     assert run.report.summary.graphs == 1

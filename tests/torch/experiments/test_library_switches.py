@@ -87,7 +87,7 @@ def test_code_for_the_model_names_it_as_the_program_does(tmp_path: Path, monkeyp
         "        return loop.looped(x) if self.add_self_loops else x[:]\n"
         "net = Net()\ndef step(x):\n    return net(x)\n"
     )
-    exec(program, names)  # noqa: S102 - a program
+    exec(program, names)
     report = jupyter_graphbreak.try_remedies(names["step"], torch.ones(3))
     remedy = next(remedy for remedy in report.remedies or [] if "self-loops" in remedy.title)
     assert remedy.code is not None

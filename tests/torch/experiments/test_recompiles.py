@@ -98,7 +98,7 @@ def test_a_mark_prevents_recompiles_for_sizes_including_those_that_the_run_never
 
     def call(n: int) -> None:
         x = torch.randn(n, 3)
-        exec(remedy.code or "", {"torch": torch, "x": x})  # noqa: S102
+        exec(remedy.code or "", {"torch": torch, "x": x})
         compiled(x)
 
     assert [count_compiled_frames(partial(call, n)) for n in (4, 6, 9, 13, 50, 7)] == [1, 0, 0, 0, 0, 0]
@@ -117,7 +117,7 @@ def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})
     remedy = best_remedy(run.try_remedies(seconds=600))
     (edit,) = remedy.edits
     assert edit.new.split("\n") == [
@@ -129,7 +129,7 @@ def test_the_edits_of_a_mark_insert_it_before_the_call_in_its_loop(tmp_path: Any
     changed_text = text.replace(edit.old, edit.new)
     torch.compiler.reset()
     with jupyter_graphbreak.capture() as second_run:
-        exec(compile(changed_text, str(tmp_path / "changed.py"), "exec"), {"__name__": "__main__"})  # noqa: S102
+        exec(compile(changed_text, str(tmp_path / "changed.py"), "exec"), {"__name__": "__main__"})
     assert not second_run.report.recompiles
 
 
@@ -152,13 +152,13 @@ def test_a_global_of_a_different_file_is_assigned_by_the_name_of_its_module(tmp_
     path = tmp_path / "program.py"
     path.write_text(text)
     scope: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(text, str(path), "exec"), scope)  # noqa: S102
+    exec(compile(text, str(path), "exec"), scope)
     with jupyter_graphbreak.capture(entries=True) as run:
         scope["train"]((1, 2, 3, 1))  # the imported SCALE equals lib.SCALE in the first and last calls only
     remedy = best_remedy(run.try_remedies(seconds=600))
     (edit,) = remedy.edits
     assert edit.new.strip() == "lib.SCALE = torch.as_tensor(lib.SCALE, dtype=torch.int64)"
-    exec(compile(apply_edits(text, remedy.edits), str(path), "exec"), scope)  # noqa: S102
+    exec(compile(apply_edits(text, remedy.edits), str(path), "exec"), scope)
     torch.compiler.reset()
     assert count_compiled_frames(lambda: scope["train"]((1, 2, 3, 9))) == 1
 
@@ -176,7 +176,7 @@ def test_a_change_that_can_be_written_is_preferred_to_a_mark_without_a_line(tmp_
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})
     report = run.try_remedies(seconds=600)
     assert [edit.new for edit in best_remedy(report).edits] == ['@torch.compile(backend="eager", dynamic=True)']
     assert compilation_counts(best_remedy(report)) == (2, 1, 0)
@@ -321,7 +321,7 @@ def test_the_report_shows_code_that_would_get_a_tensor_instead_of_a_number(
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"torch": torch, "Scale": Scale, "__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"torch": torch, "Scale": Scale, "__name__": "__main__"})
     report = run.try_remedies(seconds=600)
     remedy = next(remedy for remedy in report.remedies or [] if remedy.title == "Make `scale.n` a tensor")
     expected = "line 9 of program.py also reads `scale.n`, which is then a tensor" if is_read else None
@@ -343,7 +343,7 @@ def test_a_number_that_becomes_a_tensor_may_promote_other_dtypes(tmp_path: Any) 
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})
     report = run.try_remedies(seconds=600)
     reasons = {remedy.title: remedy.reason for remedy in report.remedies or []}
     title = "Compute `table[i]` before the call, and pass a tensor of `torch.float64`"
@@ -365,7 +365,7 @@ def test_a_tensor_as_a_bound_of_a_slice_breaks_the_graph(tmp_path: Any) -> None:
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})
     report = run.try_remedies(seconds=600)
     remedies = [remedy for remedy in report.remedies or [] if "tensor" in remedy.title]
     assert {remedy.verdict for remedy in remedies} == {"another break"}
@@ -395,7 +395,7 @@ def test_the_quotient_of_ints_that_become_tensors_is_less_precise_than_a_double(
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})
     report = run.try_remedies(seconds=600)
     remedy = next(remedy for remedy in report.remedies or [] if remedy.title == "Make `part` one tensor")
     assert remedy.verdict == verdict
@@ -418,7 +418,7 @@ def test_an_index_next_to_slices_is_replaced_by_select(tmp_path: Any) -> None:
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"torch": torch, "__name__": "__main__"})
     report = run.try_remedies(seconds=600)
     remedy = best_remedy(report)
     assert (remedy.title, remedy.verdict) == ("Index by `position` with `select()`", "works")
@@ -465,7 +465,7 @@ def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None
     path.write_text(text)
     names = {"torch": torch, "NumberedLayer": NumberedLayer, "__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), dict(names))  # noqa: S102
+        exec(compile(text, str(path), "exec"), dict(names))
     remedy = best_remedy_with_code_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (5, 1, 0)
     (edit,) = remedy.edits
@@ -473,7 +473,7 @@ def test_layers_that_differ_in_a_number_are_compiled_once(tmp_path: Any) -> None
     lines = text.split("\n")
     lines[edit.first_line - 1 : edit.last_line] = edit.new.split("\n")
     torch.compiler.reset()
-    assert count_compiled_frames(lambda: exec("\n".join(lines), dict(names))) == 1  # noqa: S102
+    assert count_compiled_frames(lambda: exec("\n".join(lines), dict(names))) == 1
 
 
 @pytest.mark.exhaustive
@@ -547,7 +547,7 @@ def test_a_break_remedy_that_leaves_nothing_to_compile_does_not_work(tmp_path: A
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})
     report = run.try_remedies(seconds=600)
     changes = [remedy for remedy in report.remedies or [] if remedy.breaks and remedy.kind != "person"]
     assert {(change.verdict, change.reason) for change in changes} == {("fails", "then nothing is compiled")}
@@ -611,7 +611,7 @@ def test_a_global_with_the_name_of_an_attribute_is_not_state() -> None:
         def forward(self, x):
             return self.k(x)
     """
-    exec(textwrap.dedent(source), namespace)  # noqa: S102
+    exec(textwrap.dedent(source), namespace)
 
     def call(compiled: Any, n: int) -> None:
         namespace["k"] = torch.ones(n, 2)
@@ -1054,7 +1054,7 @@ def test_a_cache_that_the_first_call_does_not_have_is_marked_in_the_others(tmp_p
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})
     remedy = best_remedy_with_code_before_calls(run.try_remedies(seconds=600))
     assert compilation_counts(remedy) == (3, 2, 0)
     assert remedy.reason == "it assumes that every call has `past[0]`"
@@ -1176,7 +1176,7 @@ def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> No
     path = tmp_path / "program.py"
     path.write_text(text)
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})  # noqa: S102
+        exec(compile(text, str(path), "exec"), {"__name__": "__main__"})
     report = run.try_remedies(seconds=600)
     combined_remedy = next(remedy for remedy in report.remedies or [] if remedy.breaks and remedy.recompiles)
     assert combined_remedy.title.endswith("; Mark dimension 0 of `x` as dynamic")
@@ -1196,7 +1196,7 @@ def test_a_remedy_for_a_break_and_a_mark_are_tried_together(tmp_path: Any) -> No
     torch.compiler.reset()
     path.write_text("\n".join(lines))
     program = compile("\n".join(lines), str(path), "exec")
-    assert count_compiled_frames(lambda: exec(program, {"__name__": "__main__"})) == 1  # noqa: S102
+    assert count_compiled_frames(lambda: exec(program, {"__name__": "__main__"})) == 1
 
 
 def test_the_time_of_a_call_with_a_mark_is_measured() -> None:
@@ -1307,7 +1307,7 @@ def run_with_strings(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Rep
     path.write_text(PROGRAM_WITH_STRINGS)
     names: dict[str, Any] = {"__name__": "__main__"}
     with jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(PROGRAM_WITH_STRINGS, str(path), "exec"), names)  # noqa: S102
+        exec(compile(PROGRAM_WITH_STRINGS, str(path), "exec"), names)
         names["count_steps"](range(6))
         names["count_sizes"]((4, 6, 80, 100))
     return path, run.try_remedies(seconds=600)
@@ -1330,7 +1330,7 @@ def test_a_value_that_depends_only_on_a_varied_value_is_computed_before_the_call
     assert compilation_counts(remedy)[1:] == (1, 0)
     changed_text = apply_edits(PROGRAM_WITH_STRINGS, list(remedy.edits))
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(changed_text, str(path.with_name("changed.py")), "exec"), names)  # noqa: S102
+    exec(compile(changed_text, str(path.with_name("changed.py")), "exec"), names)
     torch.compiler.reset()
     assert count_compiled_frames(partial(names[function], seen_values)) == 1
     assert count_compiled_frames(partial(names[function], unseen_values)) == 0

@@ -38,7 +38,7 @@ def define(text: str, name: str = "f") -> Any:
     text = textwrap.dedent(text)
     linecache.cache[FILE] = (len(text), None, text.splitlines(keepends=True), FILE)
     namespace: dict[str, Any] = {"functools": functools}
-    exec(compile(text, FILE, "exec"), namespace)  # noqa: S102 - the text above
+    exec(compile(text, FILE, "exec"), namespace)
     return namespace[name]
 
 

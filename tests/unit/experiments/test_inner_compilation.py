@@ -162,8 +162,8 @@ def test_a_copy_of_a_module_with_a_compiled_method_calls_its_own_method() -> Non
     text = "import torch\nlm = LM()\nsearch = torch.compile(lm.search, backend='eager')"
     new_text = changed_text(text, CompiledEntry("search", "LM"), InnerCall("LM", ("self",), "logits"))
     scope: dict[str, Any] = {"LM": LM}
-    exec(str(new_text), scope)  # noqa: S102 - the code that the user would run
-    copies = [copy.deepcopy(scope["lm"]), pickle.loads(pickle.dumps(scope["lm"]))]  # noqa: S301 - our own data
+    exec(str(new_text), scope)
+    copies = [copy.deepcopy(scope["lm"]), pickle.loads(pickle.dumps(scope["lm"]))]
     for module_copy in copies:
         module_copy.out.weight.data.zero_()
     x = torch.ones(1, 1)

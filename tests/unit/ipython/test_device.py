@@ -11,7 +11,7 @@ from jupyter_graphbreak._torch_compat.default_device import CudaDevices
 from jupyter_graphbreak.ipython.options import choose_device
 
 GPU = CudaDevices(["H100", "A100"], 1)
-NO_GPU = CudaDevices(why_none="torch 2.13.0 is built without CUDA")
+NO_GPU = CudaDevices(missing_reason="torch 2.13.0 is built without CUDA")
 
 
 def tensor(device_type: str) -> Any:
@@ -46,7 +46,7 @@ def test_auto_chooses_the_cpu_if_the_code_names_something_on_it(values: dict[str
 
 def test_auto_without_cuda_gives_the_reason() -> None:
     choice = choose_device("auto", NO_GPU, {})
-    assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NO_GPU.why_none)
+    assert (choice.default, choice.device.used, choice.device.note) == (None, "cpu", NO_GPU.missing_reason)
 
 
 @pytest.mark.parametrize(("requested", "used"), [("cpu", "cpu"), ("cuda", "cuda:1"), ("cuda:0", "cuda:0")])

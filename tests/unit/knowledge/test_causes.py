@@ -154,6 +154,8 @@ def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
     ("gb_id", "code", "title", "advice"),
     [
         ("GB0007", "tqdm(zip(xs, ys))", "Progress bar", "compile the model, or a function for one step"),
+        ("GB0008", "pbar.set_postfix(loss=loss)", "Progress bar", "after the call"),
+        ("GB0008", 'writer.add_scalar("loss", loss, step)', "TensorBoard log", "log it after the call"),
         ("GB0007", "random.sample(memory, n)", "Random number from Python's `random`", "draw before the call"),
         ("GB0007", "torch.sparse_coo_tensor(i, v)", "Sparse tensor made in compiled code", "index_add"),
         ("GB0007", "os.path.exists(path)", "File access", "before or after the compiled function"),

@@ -21,7 +21,7 @@ def log_exit(exited_names: list[str], name: str, error: type[BaseException] | No
 def test_an_error_on_leaving_one_context_is_reported_and_the_others_are_left() -> None:
     faults: list[tuple[str, str]] = []
     exited_names: list[str] = []
-    stack = GuardedExitStack(lambda what, fault: faults.append((what, str(fault))))
+    stack = GuardedExitStack(lambda activity, fault: faults.append((activity, str(fault))))
     assert stack.enter("one", lambda: log_exit(exited_names, "first"), None) == "first"
     stack.enter("two", lambda: log_exit(exited_names, "second", RuntimeError), None)
     stack.enter("three", lambda: log_exit(exited_names, "third"), None)
@@ -43,7 +43,7 @@ def test_an_interrupt_on_leaving_one_context_is_raised_after_leaving_the_others(
 
 def test_a_context_that_cannot_be_entered_is_reported_and_yields_the_default() -> None:
     faults: list[str] = []
-    stack = GuardedExitStack(lambda what, _: faults.append(what))
+    stack = GuardedExitStack(lambda activity, _: faults.append(activity))
 
     def fail() -> contextlib.AbstractContextManager[str]:
         raise RuntimeError

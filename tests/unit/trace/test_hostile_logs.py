@@ -118,7 +118,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "zero").symlink_to("/dev/zero")
     for name in ("pipe", "zero", ".", "nowhere"):
-        with pytest.raises(OSError):  # noqa: PT011 - one of several classes
+        with pytest.raises(OSError):  # noqa: PT011 - the class of the error varies
             open_regular(tmp_path / name)
     (tmp_path / "file").write_bytes(b"12345")
     assert read_regular(tmp_path / "file", 5) == b"12345"
@@ -126,7 +126,7 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
         read_regular(tmp_path / "file", 4)
     (tmp_path / "link").symlink_to("file")
     assert read_regular(tmp_path / "link", 5) == b"12345"
-    with pytest.raises(OSError):  # noqa: PT011 - one of several classes
+    with pytest.raises(OSError):  # noqa: PT011 - the class of the error varies
         read_regular(tmp_path / "link", 5, follow_links=False)
 
 
@@ -296,7 +296,7 @@ LOGS_TO_MUTATE = sorted(LOGS.glob("*/*.log"))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(LOGS_TO_MUTATE), seed=st.integers(0, 2**32))
 def test_no_damage_to_a_log_raises_an_internal_error(tmp_path: Path, path: Path, seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311 - the same changes for the same seed
+    rng = random.Random(seed)
     lines = path.read_bytes().split(b"\n")
     for _ in range(rng.randrange(1, 6)):
         index = rng.randrange(len(lines))

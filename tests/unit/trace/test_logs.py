@@ -56,8 +56,8 @@ def test_the_report_of_a_log_describes_the_run(path: Path) -> None:
     ):  # 2.9.1 logs only errors
         breaks, eager, errors = [(line, "error", events) for line, _, events in breaks], [], 2
         assert any("Before torch 2.11" in note.message for note in report.diagnostics)
-    found_breaks = [(b.location.line, b.outcome, len(b.occurrences)) for b in report.breaks if b.location is not None]
-    assert found_breaks == breaks
+    actual_breaks = [(b.location.line, b.outcome, len(b.occurrences)) for b in report.breaks if b.location is not None]
+    assert actual_breaks == breaks
     assert (len(report.frames), len(report.graphs)) == (frames, graphs)
     assert len([resume for resume in report.resumes if resume.frames]) == resumes_that_ran
     assert [skipped.function for skipped in report.skipped] == eager

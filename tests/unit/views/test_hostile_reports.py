@@ -263,7 +263,7 @@ def test_no_view_of_a_corrupted_report_raises(name: str, report_count: int) -> N
     for seed in range(25):
         if readable_reports == report_count:
             break
-        rng = random.Random(f"{name} {seed}")  # noqa: S311 - a fixed seed makes the same reports in every run
+        rng = random.Random(f"{name} {seed}")
         corrupt_data = corrupt(data, rng, rng.choice((0.01, 0.05, 0.3)))
         corrupt_data["schema_version"], corrupt_data["config"] = (
             "1.1",

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location
-from jupyter_graphbreak.report.remedies import INTERRUPTED
+from jupyter_graphbreak.report.remedies import INTERRUPTED_REASON
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 from jupyter_graphbreak.report.summary import Summary
 from jupyter_graphbreak.results import Report
@@ -338,7 +338,7 @@ def test_a_group_shows_a_fix_for_all_its_breaks_once() -> None:
 def test_trials_are_offered_until_all_were_run() -> None:
     report_with_trials = remedies()
     first, *others = report_with_trials.remedies or []
-    interrupted_report = replace(report_with_trials, remedies=[replace(first, reason=INTERRUPTED), *others])
+    interrupted_report = replace(report_with_trials, remedies=[replace(first, reason=INTERRUPTED_REASON), *others])
     assert 'data-untried=""' in render_html(two_breaks())
     assert "data-untried" not in render_html(report_with_trials)
     assert 'data-untried="rest"' in render_html(interrupted_report)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.location import Source
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME, Edit, Evidence, Remedy, RemedyVerdict
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME_REASON, Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.sections import about_rows
@@ -109,7 +109,7 @@ def test_a_failed_trial_is_described_by_its_effect() -> None:
 
 def test_a_change_that_was_not_tried_is_not_called_a_failed_trial() -> None:
     untried_remedy, failed_remedy = (
-        make_remedy("not tried", reason=NO_TIME),
+        make_remedy("not tried", reason=NO_TIME_REASON),
         make_remedy("fails", reason="NameError: y"),
     )
     cases = {
@@ -122,7 +122,7 @@ def test_a_change_that_was_not_tried_is_not_called_a_failed_trial() -> None:
         assert trials_sentence(BreakRemedies([], listed_remedies, [])) == sentence
         assert failed_trials_heading(listed_remedies) == heading
     report = replace(two_breaks(), remedies=[untried_remedy])
-    assert f"not tried: A change: {NO_TIME}" in " ".join(render_text(report).split())
+    assert f"not tried: A change: {NO_TIME_REASON}" in " ".join(render_text(report).split())
     assert "does not work" not in render_html(report)
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.cost import EAGER_RETURNS, UNAFFECTED, Check, Cost, EntryCost, RemediedCost, Spread
+from jupyter_graphbreak.report.cost import (
+    EAGER_RETURNS_TEXT,
+    UNAFFECTED_RESULT_TEXT,
+    Check,
+    Cost,
+    EntryCost,
+    RemediedCost,
+    Spread,
+)
 from jupyter_graphbreak.report.location import Location, Source
-from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, Remedy
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED_REASON, NO_TIME_REASON, Remedy
 from jupyter_graphbreak.report.schema import (
     Advice,
     Break,
@@ -50,15 +58,18 @@ def remedy(*breaks: str, title: str = "Compute both branches with torch.where", 
                   settings={}, verdict=verdict)  # type: ignore[arg-type]  # fmt: skip
 
 
-UNTRIED_REMEDY = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
+UNTRIED_REMEDY = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED_REASON, kind="person")
 LAYERDROP_TITLE = "Turn off the random dropping of layers"
 PART_TITLE = "Compile net instead of step (it does 82% of the forward operations)"
-REMEDY_WITHOUT_TIME = replace(remedy("b1", title=PART_TITLE, verdict="not tried"), family=INNER_FAMILY, reason=NO_TIME)
+REMEDY_WITHOUT_TIME = replace(
+    remedy("b1", title=PART_TITLE, verdict="not tried"), family=INNER_FAMILY, reason=NO_TIME_REASON
+)
 PART_WITH_BREAK = replace(
     remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER_FAMILY, kind="person"
 )
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
-FAILING_CHECK = Check("step", "inductor", equal=False, differences=[f"raises KeyError{EAGER_RETURNS}"])
+FAILING_CHECK = Check("step", "inductor", equal=False, differences=[f"raises KeyError{EAGER_RETURNS_TEXT}"])
+CHECK_OF_A_RIGHT_RESULT = replace(FAILING_CHECK, differences=[f"graph A differs, {UNAFFECTED_RESULT_TEXT}"])
 REPORT_ENDED_BY_BREAK = replace(
     run_report(break_at(1), break_at(2)), status="error", error=RunError("Unsupported", "no", None, "b2")
 )
@@ -118,7 +129,7 @@ UNROLLED_RUN = replace(
          "2 breaks. 2 changes, each tried alone, remove both."),
         (run_report(break_at(1, eager=1), break_at(2), remedies=[remedy("b1", verdict="fails")]), "bad",
          "2 breaks. No change that was tried removes one. Fix break 1 first: it makes 1 function run eagerly."),
-        (run_report(break_at(1), remedies=[replace(remedy("b1", verdict="not tried"), reason=NO_TIME)]), "bad",
+        (run_report(break_at(1), remedies=[replace(remedy("b1", verdict="not tried"), reason=NO_TIME_REASON)]), "bad",
          "1 break, line 1 in step. There was no time to try a change."),
         (run_report(break_at(1), remedies=[REMEDY_WITHOUT_TIME]),
          "bad", f'1 break, line 1 in step. There was no time to try "{PART_TITLE}".'),
@@ -180,8 +191,7 @@ UNROLLED_RUN = replace(
         # The verdict names the error that ended the run only once.
         (replace(run_report(), status="error", error=ERROR, check=[FAILING_CHECK]), "error",
          verdict(replace(run_report(), status="error", error=ERROR)).text),
-        (replace(run_report(),
-                 check=[Check("step", "inductor", equal=False, differences=[f"graph A differs, {UNAFFECTED}"])]),
+        (replace(run_report(), check=[CHECK_OF_A_RIGHT_RESULT]),
          "good", "No breaks: one graph."),
     ],
 )  # fmt: skip
@@ -270,7 +280,7 @@ def test_a_reason_why_nothing_was_tried_is_stated_once() -> None:
 
 def test_the_advice_is_shown_if_nothing_was_tried() -> None:
     untried_remedy = replace(
-        remedy("b1", verdict="not tried"), kind="person", person="Decide what to compile.", reason=NO_TIME
+        remedy("b1", verdict="not tried"), kind="person", person="Decide what to compile.", reason=NO_TIME_REASON
     )
     report = run_report(
         replace(break_at(1), advice=[Advice("use torch.where", "graphbreak")]), remedies=[untried_remedy]

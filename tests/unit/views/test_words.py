@@ -13,7 +13,7 @@ from jupyter_graphbreak.analysis.priority import prioritize_breaks
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
-from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NO_TIME_AT_ALL, Evidence, Remedy
+from jupyter_graphbreak.report.remedies import ENDING_FAMILY, INNER_FAMILY, NOTHING_TRIED_REASON, Evidence, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
     CompiledCall,
@@ -333,7 +333,7 @@ def test_many_functions_that_a_fix_leaves_uncompiled_are_one_entry() -> None:
 def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() -> None:
     decision = Remedy(
         "m1", [], "person", "A person must decide", "person", "not tried",
-        reason=NO_TIME_AT_ALL, person="Keep it the same.", recompiles=["c1"],
+        reason=NOTHING_TRIED_REASON, person="Keep it the same.", recompiles=["c1"],
     )  # fmt: skip
     report = report_with_recompiles("tensor 'x' size mismatch at index 0. expected 2, actual 3")
     report = replace(report, recompiles=[replace(report.recompiles[0], id="c1")], remedies=[decision])
@@ -352,7 +352,7 @@ def test_without_time_for_a_trial_the_general_advice_and_the_reason_are_shown() 
 def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
     report = two_breaks()
     decisions = [
-        Remedy("m1", [break_.id], "person", "A person must decide", "person", "not tried", reason=NO_TIME_AT_ALL)
+        Remedy("m1", [break_.id], "person", "A person must decide", "person", "not tried", reason=NOTHING_TRIED_REASON)
         for break_ in report.breaks
     ]
     report = replace(report, remedies=decisions)

@@ -35,7 +35,7 @@ def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     if y.sum() > -1:
         y = y.sin() + x
         y = y.cos() * 2
-    print(end="")  # noqa: T201 - a break
+    print(end="")
     z = torch.exp(y / 10)
     return (z - y).mean(0)
 
@@ -389,7 +389,7 @@ def test_an_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
         return lambda *arguments: [FailingBackward.apply(result) for result in graph(*arguments)]  # type: ignore[no-untyped-call]
 
     net = torch.nn.Linear(3, 3)
-    net(torch.ones(2, 3)).sum().backward()  # a gradient that only a failed backward pass leaves unchanged
+    net(torch.ones(2, 3)).sum().backward()  # creates a gradient, which a failed backward pass leaves unchanged
     check = check_call(net, fail_in_backward, torch.ones(2, 3))
     assert check.differences == ["the backward pass raises ValueError, but in eager code it returns"]
 
@@ -406,7 +406,7 @@ def test_a_wrong_step_before_the_backend_is_named() -> None:
 def sign_of_exp(x: torch.Tensor) -> torch.Tensor:
     y = x.sin() + 2
     y = y.exp() * 3
-    print(end="")  # noqa: T201 - a break
+    print(end="")
     return y.sign()
 
 
@@ -647,7 +647,7 @@ def test_an_operator_that_also_fails_in_eager_code_is_not_a_wrong_result() -> No
     assert "not tried" not in report.to_text()
 
 
-class Pair(tuple[float, float]):  # noqa: SLOT001 - with a dict, as in libraries
+class Pair(tuple[float, float]):  # noqa: SLOT001 - libraries have such classes with a `__dict__`
     """A tuple whose length Dynamo cannot guard on."""
 
     def __len__(self) -> int:
@@ -696,7 +696,7 @@ def test_state_that_a_library_stores_on_first_use_is_restored_after_each_eager_c
     library: Any = types.ModuleType("library_of_this_test")
     library.__file__ = tqdm.__file__.replace("tqdm", library.__name__)
     monkeypatch.setitem(sys.modules, library.__name__, library)
-    exec(compile(LIBRARY, library.__file__, "exec"), vars(library))  # noqa: S102 - the text above
+    exec(compile(LIBRARY, library.__file__, "exec"), vars(library))
     metric = library.Metric()
 
     @torch.compile(backend="eager")

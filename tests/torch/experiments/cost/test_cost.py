@@ -177,7 +177,7 @@ def call_helper_twice(x: torch.Tensor) -> torch.Tensor:
 
 def helper(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
-    print(end="")  # noqa: T201 - a break
+    print(end="")
     return y.cos()
 
 
@@ -519,7 +519,7 @@ def sin_cos_and_double(x: torch.Tensor) -> torch.Tensor:
 def add_in_broken_loop(x: torch.Tensor) -> torch.Tensor:
     total = x.sin()
     for _ in range(2):
-        print(end="")  # noqa: T201 - a break
+        print(end="")
         total = total + 1
         with contextlib.suppress(ValueError):
             torch._dynamo.graph_break()
@@ -558,19 +558,19 @@ def call_disabled_in_loop(x: torch.Tensor) -> torch.Tensor:
 
 def sin_print_cos(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
-    print(end="")  # noqa: T201 - a break
+    print(end="")
     return y.cos()
 
 
 def print_tensor(x: torch.Tensor) -> torch.Tensor:
     y = x.sin()
-    print(y)  # noqa: T201 - formats the tensor with many operations
+    print(y)
     return y.cos()
 
 
 def print_item(x: torch.Tensor) -> torch.Tensor:
     total = x.sum()
-    print(f"{total.item():.2f} of {x}")  # noqa: T201 - a break
+    print(f"{total.item():.2f} of {x}")
     return x / total
 
 

@@ -52,7 +52,7 @@ class LoadedProgram:
         self.path, self.text = path, text
         self.module = types.ModuleType(f"program_{path.stem}")
         sys.modules[self.module.__name__] = self.module
-        exec(compile(text, str(path), "exec", dont_inherit=True), vars(self.module))  # noqa: S102
+        exec(compile(text, str(path), "exec", dont_inherit=True), vars(self.module))
 
     @property
     def f(self) -> Any:
@@ -93,7 +93,7 @@ def load_with_remedy(
         torch.compile = compile_now
         program = LoadedProgram(folder / loaded_program.path.name, text)
         if remedy.code is not None:
-            exec(remedy.code, {"model": program.f})  # noqa: S102
+            exec(remedy.code, {"model": program.f})
         function = program.f if is_wrapped else compile_now(program.f)
         return program, function
 
@@ -133,7 +133,7 @@ def observe_runs(make_program: Callable[[], Any], variants: Iterable[str], seed:
             args, kwargs = _vary(program.make_arguments(), VARIANTS[variant])
             torch.manual_seed(seed)
             random.seed(seed)
-            np.random.seed(seed)  # noqa: NPY002
+            np.random.seed(seed)
             variant_observations |= {
                 f"{ordinal} {key}": value for key, value in _observe(program, function, args, kwargs).items()
             }
@@ -161,7 +161,7 @@ def _observe(program: LoadedProgram, function: Any, args: tuple[Any, ...], kwarg
         "stderr": err.getvalue(),
         "logged": list(logged),
         "warned": [(w.category.__name__, str(w.message)) for w in caught_warnings if w.filename == str(program.path)],
-        "random": (torch.get_rng_state(), repr(random.getstate()), repr(np.random.get_state())),  # noqa: NPY002
+        "random": (torch.get_rng_state(), repr(random.getstate()), repr(np.random.get_state())),
         "modes": (torch.is_grad_enabled(), torch.get_default_dtype(), torch.is_autocast_enabled()),
     }
     state = dict(_state(program))

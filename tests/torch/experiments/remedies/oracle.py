@@ -109,12 +109,12 @@ def compile_except_for(path: Path) -> Callable[..., Any]:
     """Return a ``torch.compile`` that compiles nothing in one file, but still compiles for ``torch.cond``."""
     compile_before = torch.compile
 
-    def compile_elsewhere(fn: Any = None, **options: Any) -> Any:
+    def compile_outside_file(fn: Any = None, **options: Any) -> Any:
         if sys._getframe(1).f_code.co_filename != str(path):
             return compile_before(fn, **options)
         return fn if fn is not None else lambda inner: inner
 
-    return compile_elsewhere
+    return compile_outside_file
 
 
 @contextlib.contextmanager
@@ -507,7 +507,7 @@ def false_claims(
     with _restore_settings():
         for way, prepare, expected in _observe_original(path, program.text, loaded_program, remedy):
             if remedy.code is not None:
-                exec(remedy.code, {"model": loaded_program.f})  # noqa: S102 - code from the report
+                exec(remedy.code, {"model": loaded_program.f})
             if remedy.settings == {} and remedy.verdict == "works":
                 differences += [
                     f"{way}: uncompiled: {difference}"

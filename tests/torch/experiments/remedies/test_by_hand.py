@@ -95,7 +95,7 @@ def _check_claim(original: _UnchangedProgram, report: Report, remedy: Remedy, fo
         changed_runs = observe_runs(make_changed_program, variants)
         assert changed_runs.graph_count == evidence.graphs_after, description
         assert evidence.breaks_after < evidence.breaks_before
-        assert changed_runs.op_count or not original.compiled.op_count, f"{description}nothing is compiled any more"
+        assert changed_runs.op_count or not original.compiled.op_count, f"{description}it no longer compiles anything"
         if not evidence.breaks_after:
             # This raises an error if a break is left.
             observe_runs(lambda: make_changed_program(fullgraph=True), ["as given"])

@@ -1,4 +1,4 @@
-"""Differences due to compiling alone do not count against a change, and results without values not in its favor."""
+"""Differences due to compiling alone do not count against a change, and results without values do not support it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def add_copied_gradient(x: torch.Tensor) -> torch.Tensor:
 def print_before_change(x: torch.Tensor) -> torch.Tensor:
     """Print the numbers before they change. For floating-point tensors, ``float()`` returns the argument itself."""
     y = x.float()
-    print("before", y)  # noqa: T201
+    print("before", y)
     x.clamp_(min=0)
     return y * 2
 

@@ -392,6 +392,48 @@ def test_a_part_has_layers_with_parameters_if_the_entry_has_some(tmp_path: Path,
     assert (None if remedy is None else remedy.title[: len(title or "")]) == title
 
 
+WRITER = """\
+import torch
+from torch import nn
+
+letters = "abcdef"
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 6)
+
+    def forward(self, x):
+        return self.body(x).relu().exp().log_softmax(-1)
+
+
+net = Net()
+
+
+def encode(letter):
+    x = torch.zeros(6)
+    x[letters.index(letter)] = 1
+    return x.mul(2).sub(1).add(0.5).exp()
+
+
+@torch.compile(backend="eager")
+def write(letter):
+    word = letter
+    for _ in range(4):
+        letter = letters[(letters.index(letter) + int(net(encode(letter)).argmax()) + 1) % 6]
+        word += letter
+    return word
+"""
+
+
+def test_a_function_that_recompiles_for_each_string_is_not_compiled_beside_the_model(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    remedy = inner_remedy(import_source(WRITER, tmp_path), "write", "a")
+    assert remedy is not None
+    assert (remedy.verdict, remedy.title.partition(" (")[0]) == ("works", "Compile net instead of write")
+
+
 def test_a_model_is_compiled_although_decoding_its_result_takes_most_operations(tmp_path: Path) -> None:
     text = LAYERS_AND_HELPER.replace("BODY", "Body()").replace(
         "        return overlap(boxes), names\n",

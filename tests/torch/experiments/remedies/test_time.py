@@ -29,7 +29,7 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.time_limit import RunKind, TimeUpError, limit_time, measure_run
 from jupyter_graphbreak.experiments.values import finding as values_finding
-from jupyter_graphbreak.report.remedies import NO_TIME, WORKING
+from jupyter_graphbreak.report.remedies import NO_TIME_REASON, WORKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,7 +152,7 @@ def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch
 
     def report_no_time(_: object, change: Change, *__: Any, **___: Any) -> TrialResult:
         changes.append(change)
-        return TrialResult(change, "not tried", NO_TIME)
+        return TrialResult(change, "not tried", NO_TIME_REASON)
 
     monkeypatch.setattr(Search, "_run_trial", report_no_time)
     report = jupyter_graphbreak.try_remedies(train, torch.ones(2, 3))
@@ -164,7 +164,7 @@ def test_compiling_a_part_first_leaves_time_for_other_remedies(monkeypatch: pyte
     def run_slow_trial(search_: Search, change: Change, *_: Any, **__: Any) -> TrialResult:
         limits.append((bool(change.inner_calls), search_.deadline - clock.now))
         clock.now += limits[-1][1] if change.inner_calls else 1
-        return TrialResult(change, "not tried", NO_TIME)
+        return TrialResult(change, "not tried", NO_TIME_REASON)
 
     limits: list[tuple[bool, float]] = []
     clock = Clock()
@@ -285,7 +285,7 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_their_
 
     def print_halfway(x: torch.Tensor) -> torch.Tensor:
         x = x + 1
-        print("halfway")  # noqa: T201 - the break
+        print("halfway")
         return x * 2
 
     monkeypatch.undo()  # without the fixture that gives trials ample time
@@ -308,7 +308,7 @@ def test_changes_are_tried_with_a_cheaper_backend_if_there_is_no_time_for_their_
 def test_a_change_without_time_for_unusual_inputs_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     def print_halfway(x: torch.Tensor) -> torch.Tensor:
         x = x + 1
-        print("halfway")  # noqa: T201 - the break
+        print("halfway")
         return x * 2
 
     def raise_time_up(*_: object) -> None:
@@ -374,7 +374,7 @@ def test_a_change_that_was_not_tried_does_not_count_as_failed() -> None:
         entry=Entry("branch", None, branch, Arguments(torch.ones(3))),
         why_different_backend=lambda: None,
     )  # fmt: skip
-    untried_result = TrialResult(Change(), "not tried", NO_TIME)
+    untried_result = TrialResult(Change(), "not tried", NO_TIME_REASON)
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Compute both branches with torch.where",), "edit", (goal,), (), untried_result)
     finished_search: Any = SimpleNamespace(

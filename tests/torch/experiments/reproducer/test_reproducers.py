@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.reproducer import finding
 from jupyter_graphbreak.experiments.reproducer.finding import reproduce
 from jupyter_graphbreak.experiments.reproducer.processes import FinalRun, ScriptRunner
 from jupyter_graphbreak.experiments.reproducer.script import ScriptVariant, write_script
-from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, target_of
+from jupyter_graphbreak.experiments.reproducer.target import CHECK_ID, ERROR_ID, target_of
 from jupyter_graphbreak.report.reproducer import Reproducer
 from tests.programs.reproducers import cases
 
@@ -79,15 +79,15 @@ def exhaustive_case(*values: object) -> ParameterSet:
         exhaustive_case("helper_in_another_file", "b1", ["step", "norm", "report_shape"], "print('normalized'"),
         exhaustive_case("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
         exhaustive_case("recompile_by_attribute", "r1", ["Scaled"], "scaled.scale = 2"),
-        exhaustive_case("error_of_a_backend", ERROR, ["total", "failing_backend"], "if 'cumsum' in "),
-        exhaustive_case("fullgraph", ERROR, ["clipped"], "fullgraph=True"),
+        exhaustive_case("error_of_a_backend", ERROR_ID, ["total", "failing_backend"], "if 'cumsum' in "),
+        exhaustive_case("fullgraph", ERROR_ID, ["clipped"], "fullgraph=True"),
         exhaustive_case("generator", "b1", ["shifted"], "yield"),
         exhaustive_case("generator_of_a_helper", "b1", ["chunks"], "print(chunk.shape)"),
         exhaustive_case("modules_without_gradients", "b1", ["Net", "Block"], "torch._dynamo.graph_break()"),
-        ("error_in_a_scope", ERROR, ["outer", "strict"], "error_on_graph_break(True)"),
-        exhaustive_case("wrong_sizes", ERROR, ["product"], "x @ w"),
+        ("error_in_a_scope", ERROR_ID, ["outer", "strict"], "error_on_graph_break(True)"),
+        exhaustive_case("wrong_sizes", ERROR_ID, ["product"], "x @ w"),
         exhaustive_case("step_of_an_optimizer", "b1", ["Regression", "train"], "loss.backward()"),
-        exhaustive_case("a_setting", ERROR, ["first"], "count > 2"),
+        exhaustive_case("a_setting", ERROR_ID, ["first"], "count > 2"),
     ],
 )
 def test_scripts_reproduce_the_finding_and_are_short(
@@ -115,7 +115,7 @@ def test_the_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "__main__", notebook)
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as expected, jupyter_graphbreak.capture(entries=True) as run:
-        exec(compile(text, cell, "exec"), vars(notebook))  # noqa: S102 - the program
+        exec(compile(text, cell, "exec"), vars(notebook))
     kept_run = run._get_rerun()
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
     entry = next(entry for entry in kept_run._kept_entries.entries if entry.name == "show")
@@ -124,7 +124,7 @@ def test_the_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pyte
     ).replace("torch._logging", "#")
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as actual:
-        exec(compile(script, "<script>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the script that is tested
+        exec(compile(script, "<script>", "exec"), {"__name__": "__main__"})
     assert "Options app" in expected.getvalue()
     assert actual.getvalue() == expected.getvalue()
 
@@ -141,14 +141,14 @@ def test_the_script_has_the_optimizer_with_its_groups() -> None:
     ) in text
     assert "(regression(x) * parameter)" in text
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(text, "<script>", "exec"), {})  # noqa: S102 - the script that is tested
+        exec(compile(text, "<script>", "exec"), {})
 
 
 @pytest.mark.exhaustive
 def test_the_script_of_a_wrong_result_fails_alone() -> None:
     run = capture_case("wrong_result")
     run.check()
-    script = run.reproducer(CHECK, seconds=SECONDS)
+    script = run.reproducer(CHECK_ID, seconds=SECONDS)
     assert len(script.splitlines()) <= 2 * count_lines("mixed", "wrong_backend") + 30
     assert "out * 1.5 if isinstance(out, torch.Tensor) else out for out in gm(*args)" in script
     assert script in script.issue
@@ -168,13 +168,13 @@ def test_the_script_prints_the_break_alone() -> None:
 
 def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
     y = x.relu()
-    print("secret words")  # noqa: T201 - the break
+    print("secret words")
     return y + 1
 
 
 @pytest.mark.exhaustive
 def test_a_redacted_script_has_no_names_and_strings(forking_runner: ScriptRunner) -> None:
-    reproducer = reproduce_finding(capture_case("error_in_a_scope"), ERROR, forking_runner, redacted=True)
+    reproducer = reproduce_finding(capture_case("error_in_a_scope"), ERROR_ID, forking_runner, redacted=True)
     assert reproducer.script is not None, reproducer.reason
     assert reproducer.issue is not None
     for word in ("outer", "strict", "shown"):

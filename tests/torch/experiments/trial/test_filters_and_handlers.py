@@ -138,7 +138,7 @@ def test_a_filter_that_is_a_function_changes_a_copy(log: logging.Logger) -> None
 
 
 class ObjectWithDestructor:
-    """An object with a destructor, so that it cannot be copied."""
+    """An object with a destructor, so it cannot be copied."""
 
     def __del__(self) -> None:
         """Close nothing."""
@@ -195,14 +195,14 @@ def test_warnings_pass_the_process_filters(action: Any, expected_count: int | No
 
 
 def print_then_log(x: torch.Tensor) -> torch.Tensor:
-    print("printed")  # noqa: T201
+    print("printed")
     LOG.warning("logged")
     return x
 
 
 def log_then_print(x: torch.Tensor) -> torch.Tensor:
     LOG.warning("logged")
-    print("printed")  # noqa: T201
+    print("printed")
     return x
 
 

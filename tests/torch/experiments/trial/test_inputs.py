@@ -209,7 +209,7 @@ def test_an_endless_loop_on_one_line_and_a_lock_that_the_run_itself_holds_end() 
             return x
 
     namespace: dict[str, Any] = {}
-    exec("def endless():\n    while True: pass", namespace)  # noqa: S102 - the formatter would use two lines
+    exec("def endless():\n    while True: pass", namespace)
 
     with sandbox_runs(), pytest.raises(TrialStoppedError, match="waits for another thread"):
         Reference(wait, next(derived_inputs(Arguments(torch.ones(2)), wait)))
@@ -532,7 +532,7 @@ def test_a_call_whose_signature_refuses_its_arguments_has_inputs() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))])
     torch.optim.lr_scheduler.StepLR(optimizer, 1)  # gives `optimizer.step` the signature of the unbound method
     descriptions = [input_.example.what for input_ in edge_inputs(Arguments(), optimizer.step, {})]
-    assert any(what.startswith("closure = ") for what in descriptions), descriptions
+    assert any(description.startswith("closure = ") for description in descriptions), descriptions
 
 
 def accept_no_argument() -> None:

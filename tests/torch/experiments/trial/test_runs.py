@@ -1,7 +1,7 @@
 """Observations of runs and differences between runs: each case fails if one observation is missing."""
 
 # The functions under test print, draw random numbers, and ignore arguments.
-# ruff: noqa: ARG001, ARG005, NPY002, PLW0108, S311, T201
+# ruff: noqa: ARG001, ARG005, PLW0108
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def further_result_with_a_gradient_of_zeros() -> Any:
 
 @case(
     "lost alias",
-    "makes the result a new tensor, but in the original it is the argument x, so that changing one in place",
+    "makes the result a new tensor, but in the original it is the argument x, so changing one in place",
 )
 def copy_instead_of_the_argument() -> Any:
     return lambda x: x, lambda x: x.clone()
@@ -246,7 +246,7 @@ def argument_instead_of_a_copy() -> Any:
     return lambda x: x.clone(), lambda x: x
 
 
-@case("lost alias", "makes the result a new tensor, but in the original it shares memory with the argument x, so that")
+@case("lost alias", "makes the result a new tensor, but in the original it shares memory with the argument x, so")
 def copy_instead_of_a_view() -> Any:
     return lambda x: x[:2], lambda x: x[:2].clone()
 
@@ -529,6 +529,9 @@ def test_strings_are_equal_up_to_the_last_digit_of_a_number(expected: str, actua
         (-float("inf"), float("inf"), False),
         (float("nan"), float("nan"), True),
         (complex("inf"), 1j, False),
+        (1e-6, 5e-7, False),
+        (1e-6, 1.00001e-6, True),
+        (torch.tensor(1e-6).item(), torch.tensor(5e-7).item(), True),
         (complex("nan"), complex("nan"), True),
     ],
 )

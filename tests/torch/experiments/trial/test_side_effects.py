@@ -150,7 +150,7 @@ def visible_state() -> dict[str, Any]:
         received = programs.OTHER_END.recv(1000, 2)  # MSG_PEEK
     return {
         "bases": programs.Toolbox.__bases__,
-        "folder": os.getcwd(),  # noqa: PTH109 - as the functions change it
+        "folder": os.getcwd(),  # noqa: PTH109 - the functions change the same folder
         "files": FOLDER and read_contents(FOLDER[0]),
         "received": received,
         "rows": programs.CONNECTION.execute("select count(*) from rows").fetchall(),
@@ -338,7 +338,7 @@ def use_pool_of_library(x: torch.Tensor) -> torch.Tensor:
 
 
 def write_row() -> None:
-    with open("counted.txt", "a") as out:  # noqa: PTH123 - an effect
+    with open("counted.txt", "a") as out:  # noqa: PTH123 - the test needs this effect
         out.write("row")
 
 

@@ -185,7 +185,7 @@ def test_a_function_that_is_running_is_no_kernel(monkeypatch: pytest.MonkeyPatch
     _register_kernel()
     kernels: list[Any] = []
     code = compile("def search(): kernels.extend(python_kernels())\nsearch()", "script.py", "exec")
-    exec(code, {"kernels": kernels, "python_kernels": operations.python_kernels})  # noqa: S102 - the module of a running script
+    exec(code, {"kernels": kernels, "python_kernels": operations.python_kernels})
     assert "double_and_note" in [kernel.__name__ for kernel in kernels]
     assert not {"<module>", "search"} & {kernel.__name__ for kernel in kernels}
 
@@ -214,7 +214,7 @@ class Ticking:
     ticks = 0
 
     def tick(self) -> None:
-        global COUNT  # noqa: PLW0603 - the test is about it
+        global COUNT  # noqa: PLW0603 - the test needs an assigned global
         Ticking.ticks += 1
         COUNT += 1
 
@@ -432,7 +432,7 @@ def test_a_copied_lock_is_free() -> None:
 
 
 def add_one(x: float) -> float:
-    print(end="")  # noqa: T201 - a name that no module defines
+    print(end="")
     return x + 1
 
 
@@ -462,7 +462,7 @@ def test_a_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
     source_text = "SEEN = []\ndef f(x):\n    SEEN.append(1)\n    return x * len(SEEN)\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {"__name__": "user_module"}
-        exec(compile(source_text, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
+        exec(compile(source_text, f"{root}_of_mine/model.py", "exec"), namespace)
         _, results = run_repeatedly(namespace["f"], torch.ones(2), times=2)
         assert all(torch.equal(result.value, torch.ones(2)) for result in results)
         assert namespace["SEEN"] == []
@@ -472,7 +472,7 @@ def test_an_endless_loop_in_a_folder_with_the_prefix_of_a_package_folder_is_stop
     source_text = "def f():\n" + "    while True:\n        pass\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {}
-        exec(compile(source_text, f"{root}_of_mine/model.py", "exec"), namespace)  # noqa: S102 - a module at that path
+        exec(compile(source_text, f"{root}_of_mine/model.py", "exec"), namespace)
         with pytest.raises(LineLimitError), limit_lines():
             namespace["f"]()
 

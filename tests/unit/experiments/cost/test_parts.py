@@ -140,7 +140,7 @@ def test_overhead_is_subtracted_from_the_call() -> None:
     owners = TimeOwners(two_breaks(), ["0/0", "1/0"], {}, Overhead(mark_us=1.0))
     call = CallTime(CALL_WITH_BREAKS.total_us, CALL_WITH_BREAKS.marks, 0, 100.0)
     total, parts = divide_into_parts([call], owners)
-    # Subtracted: two marks, the work after a graph, and half a mark at each end of a stretch.
+    # Two marks, the work after a graph, and half a mark at each end of a stretch are subtracted.
     assert total.median_us == pytest.approx(110.0 - 2.0 - 3.5 - 7.0)
     assert total.processor_us == pytest.approx(100.0 - 2.0 - 3.5 - 7.0)
     assert sum(part.time.median_us for part in parts) == pytest.approx(total.median_us)
@@ -156,7 +156,7 @@ class SimulatedDevice:
     def synchronize(self) -> None:
         self.synchronizations += 1
 
-    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - the name in torch.cuda
+    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802 - torch.cuda has this name
         assert enable_timing
         device = self
 

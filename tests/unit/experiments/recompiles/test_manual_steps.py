@@ -286,6 +286,13 @@ def test_inference_tensors_and_the_grad_mode_have_different_sentences() -> None:
     assert step == GENERAL_STEP
 
 
+def test_a_string_of_an_inner_function_is_the_cause_and_not_another_string_of_the_call() -> None:
+    category = OtherVariation(Path(Root("argument", "category")), "text", ("Russian", "German"))
+    recompile = Recompile("0/1", "0/0", "encode", None, [GuardFailure("line == 'R'")], id="r1")
+    ((step, _),) = manual_steps(Variations(other_variations=(category,)), [recompile])
+    assert step.startswith("`line` is a string, and each of its values has its own graph")
+
+
 def test_an_integer_in_a_global_variable_becomes_an_argument() -> None:
     failure = GuardFailure("G['cache'].length == 6")
     recompile = Recompile("0/1", "0/0", "f", None, [failure], id="r1")

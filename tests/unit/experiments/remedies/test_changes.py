@@ -31,7 +31,7 @@ from jupyter_graphbreak.report.remedies import Edit
 
 FLAG = "torch._dynamo.config.capture_scalar_outputs"
 SETTING = "torch._dynamo.config.reorderable_logging_functions"
-#: Texts made of a few different lines, some of them empty, so that many lines are equal.
+#: Texts made of a few different lines, some of them empty, so many lines are equal.
 TEXTS = st.lists(st.sampled_from(["a", "b", "", "  c", "\u2028é\x0c", "a\r"]), min_size=1, max_size=9).map("\n".join)
 
 
@@ -114,13 +114,13 @@ def test_a_change_is_extended_by_proposals() -> None:
 
 
 def test_the_code_applies_the_settings() -> None:
-    import torch._dynamo.config as config  # noqa: PLR0402 - as the code does
+    import torch._dynamo.config as config  # noqa: PLR0402 - the code imports it in this form
 
     change = Change(settings={FLAG: True, SETTING: ["builtins.print", "warnings.warn", "logging.Logger.info"]})
     code = code_of(change)
     assert code is not None
     with config.patch(capture_scalar_outputs=False, reorderable_logging_functions=set()):
-        exec(code, {})  # noqa: S102 - the code under test
+        exec(code, {})
         import logging
         import warnings
 

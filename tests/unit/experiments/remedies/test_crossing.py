@@ -159,3 +159,64 @@ def test_a_setting_that_prints_at_the_end_of_the_graph_has_conditions() -> None:
     proposals = proposals_of("output", problem(text, "print(ys)", "GB0059", entry="def f("))
     setting = next(proposal for proposal in proposals if proposal.settings)
     assert [condition.required_results for condition in setting.conditions] == [(True,)]
+
+
+@pytest.mark.parametrize(
+    ("definition", "after", "expected"),
+    [
+        ("def smooth(x):\n    if len(log) > 4:\n        x = x + 1\n    return x", "x = smooth(x)", True),
+        ("def smooth(x, seen):\n    if seen:\n        x = x + 1\n    return x", "x = smooth(x, log)", True),
+        ("", "if len(log) > 4:\n    x = x + 1", True),
+        ("", "n = len(log)\nx = x if n < 4 else x + 1", True),
+        ("", "x = x * (len(log) > 4)", True),
+        ("def smooth(x):\n    if len(other) > 4:\n        x = x + 1\n    return x", "x = smooth(x)", False),
+        ("", "if x.dim() > 1:\n    y = x + 1", False),
+    ],
+)
+def test_tests_that_depend_on_what_a_moved_call_changes_need_both_results(
+    definition: str, after: str, *, expected: bool
+) -> None:
+    body = indent_for_template(f"log.append(x.sum().item())\n{after}\nreturn x")
+    text = f"import torch\nlog, other = [], []\n{definition}\ndef f(x):\n    {body}\n"
+    results = {result for _, results in conditions("output", text, "x.sum().item()", "GB0109") for result in results}
+    assert results == ({True, False} if expected else set())
+
+
+@pytest.mark.parametrize(
+    ("definition", "call", "expected"),
+    [
+        ("def notify(v):\n    for hook in hooks:\n        hook(v)", "notify(x.sum().item())", True),
+        ("", "handlers['loss'](x.sum().item())", True),
+        ("class Loop:\n    def __init__(self, hook):\n        self.hook = hook", "loop.hook(x.sum().item())", True),
+        ("def notify(v):\n    tracker.update(v)", "notify(x.sum().item())", False),
+        ("from somewhere import notify", "notify(x.sum().item())", False),
+    ],
+)
+def test_a_moved_call_of_an_unknown_function_may_change_any_shared_object(
+    definition: str, call: str, *, expected: bool
+) -> None:
+    body = indent_for_template(f"{call}\nif len(rows) > 50:\n    x = x * 0\nreturn x")
+    text = f"import torch\n{definition}\ndef f(x):\n    {body}\n"
+    results = {result for _, results in conditions("output", text, "x.sum().item()", "GB0109") for result in results}
+    assert results == ({True, False} if expected else set())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("buf.write('a')", "y = x * (1 if buf.tell() < 1000 else 2)", {"buf.tell() < 1000"}),
+        ("opts.n = 1", "n = buf.tell()\nif n > 1000:\n    x = x + 1", {"n > 1000"}),
+        ("x = x + 1", "y = x * (1 if buf.tell() < 1000 else 2)", set()),
+        ("buf.write('a')", "y = x * buf.tell()", set()),
+    ],
+)
+def test_tests_of_a_result_from_before_earlier_effects_need_both_results(
+    before: str, after: str, expected: set[str]
+) -> None:
+    body = indent_for_template(f"{before}\n{after}\nreturn x")
+    text = f"import torch\ndef f(x):\n    {body}\n"
+    results = conditions("hoisting", text, "buf.tell()", "GB0059")
+    assert {code for code, _ in results if "1000" in code} == expected
+    assert {result for code, results in results if "1000" in code for result in results} == (
+        {True, False} if expected else set()
+    )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.families.proposal import Problem
+from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.schema import Frame, Graph, GraphLine
 from tests.support.break_problems import location_of, problem, proposals_of
 
@@ -56,6 +59,14 @@ def test_operands_that_python_may_skip_stay_after_the_call() -> None:
     assert ending_of(body, "float(y.sum())", [4, 5]) == split(inner, after) + "\n"
 
 
+def test_the_end_needs_the_names_that_it_changes_or_deletes() -> None:
+    head, end = "y = x * 2\nn = 0\nbig = y + 1", "for v in y.tolist():\n    n += v > 9\ndel big"
+    changed_text = ending_of(f"{head}\n{end}", "y.tolist()", [4, 6])
+    (names,) = re.findall(r"return (.*)", changed_text)
+    assert sorted(names.split(", ")) == ["big", "n", "y"]
+    assert changed_text == split(f"{head}\nreturn {names}", f"{names} = _f_compiled(x)\n{end}") + "\n"
+
+
 def test_a_loop_that_keeps_the_function_uncompiled_runs_after_the_call() -> None:
     loop = "for b in boxes:\n    if b > 1:\n        results.append(b.item())\nreturn results"
     body = f"boxes = x.sin()\nresults = []\n{loop}"
@@ -90,3 +101,19 @@ def test_an_end_that_may_call_compiled_functions_stays() -> None:
     for frames, count in ((base.report.frames, 1), ([*base.report.frames, called], 0)):
         report = replace(base.report, graphs=graphs, frames=frames)
         assert len(proposals_of("ending", Problem(report, base.break_, base.texts))) == count
+
+
+@pytest.mark.parametrize("decorator", ["@torch.no_grad()", "@torch.inference_mode()", "@torch.no_grad"])
+def test_the_context_of_a_decorated_function_also_covers_its_end(decorator: str) -> None:
+    """PyTorch calls a decorated function through wrappers of its own."""
+    text = f"import torch\n{decorator}\ndef f(x):\n    y = x * 2\n    return y.tolist()\n"
+    base = problem(text, "y.tolist()", "GB0109", entry="def f(")
+    wrapper = Frame("0/0", "inner", Location("s2", 69, 69), "entry", "compiled")
+    frames = [wrapper, replace(base.report.frames[0], id="1/0", role="call", caller="0/0")]
+    sources = [*base.report.sources, Source("s2", "external_utils.py", "library", "torch/_dynamo/external_utils.py")]
+    graphs = [Graph("A", "f", "1/0", lines=[GraphLine("s1", 4, 1)])]
+    report = replace(base.report, frames=frames, sources=sources, graphs=graphs)
+    (proposal,) = proposals_of("ending", Problem(report, base.break_, base.texts))
+    functions = [f"@torch.compile\n{decorator}\ndef _f_compiled(x):\n    y = x * 2\n    return y"]
+    functions.append(f"{decorator}\ndef f(x):\n    y = _f_compiled(x)\n    return y.tolist()\n")
+    assert proposal.texts["s1"] == "import torch\n" + "\n\n\n".join(functions)

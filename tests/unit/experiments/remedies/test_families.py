@@ -97,6 +97,15 @@ def test_code_that_needs_the_selection_is_not_changed(code: str) -> None:
     assert proposed_texts("scalar", problem(f"y = {code}\n", broken_code, "GB0036")) == []
 
 
+@pytest.mark.parametrize("choice", ["if x is None:\n        x = y", "x = y if x is None else x"])
+def test_a_value_that_a_test_chooses_may_have_more_dimensions(choice: str) -> None:
+    text = f"def f(y, x=None):\n    {choice}\n    return x.tolist()\n"
+    proposals = proposals_of("scalar", problem(text, "x.tolist()", "GB0109"))
+    assert [proposal.assumptions for proposal in proposals if proposal.settings] == [
+        ("it assumes that x has one dimension in all cases",)
+    ]
+
+
 def test_taking_values_one_by_one_includes_the_setting() -> None:
     proposal = proposals_of("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
     assert proposal.texts["s1"].endswith("y = [value.item() for value in x]\n")

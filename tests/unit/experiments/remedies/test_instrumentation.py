@@ -35,7 +35,7 @@ def condition(column: int, end_column: int) -> Condition:
 def test_the_results_of_several_runs_are_recorded() -> None:
     tests = conditions(TEXT)
     scope: dict[str, object] = {}
-    exec(compile(instrument_text(TEXT, tests), "f", "exec"), scope)  # noqa: S102 - our own text
+    exec(compile(instrument_text(TEXT, tests), "f", "exec"), scope)
     f = scope["f"]
     assert callable(f)
     with record_test_results() as results:
@@ -65,7 +65,7 @@ def test_instrumented_text_keeps_its_lines() -> None:
 def test_nested_conditions_are_recorded(text: str, tests: list[Condition]) -> None:
     instrumented_text = instrument_text(text, dict(enumerate(tests)))
     with record_test_results() as results:
-        value = eval(instrumented_text, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
+        value = eval(instrumented_text, {"a": 1, "b": 2, "c": 0})
     assert value is True
     assert set(results) == set(range(len(tests))) - ({2} if len(tests) == 4 else set())
 
@@ -85,18 +85,18 @@ def test_a_value_is_converted_to_bool_once_and_its_errors_are_raised() -> None:
     counting_bool = CountingBool()
     instrumented_text = instrument_text("1 if value else 2", {0: condition(5, 10)})
     with record_test_results() as results:
-        assert eval(instrumented_text, {"value": counting_bool}) == 2  # noqa: S307 - our own text
+        assert eval(instrumented_text, {"value": counting_bool}) == 2
     with record_test_results(), pytest.raises(ValueError, match="ambiguous"):
-        eval(instrumented_text, {"value": FailingBool()})  # noqa: S307 - our own text
+        eval(instrumented_text, {"value": FailingBool()})
     assert (counting_bool.times, dict(results)) == (1, {0: {False}})
 
 
 def test_code_that_is_not_a_test_is_recorded_if_it_is_evaluated() -> None:
     instrumented_text = instrument_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, required_results=())})
     with record_test_results() as results:
-        assert eval(instrumented_text, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
+        assert eval(instrumented_text, {"a": [], "b": 2}) == []
         assert not results
-        assert eval(instrumented_text, {"a": [1], "b": [3, 4]}) == [[3, 4]]  # noqa: S307 - our own text
+        assert eval(instrumented_text, {"a": [1], "b": [3, 4]}) == [[3, 4]]
     assert dict(results) == {0: {None}}
 
 

@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     RunBreaks,
     break_summary,
     compare_breaks,
+    verdict_of_lost_compilation,
     without_expected_edge_differences,
 )
 from jupyter_graphbreak.experiments.trial.difference import Difference, DifferenceKind
@@ -186,3 +187,10 @@ def test_a_lookup_error_for_a_changed_number_is_noted(text: str, state: dict[str
     findings = EdgeFindings([]).with_inputs([(case, [Difference("exception", text)])])
     expected = (f"it {text} with net.n = 4", None) if is_noted else (None, f"{text}, on net.n = 4")
     assert (findings.noted_difference, findings.disqualifying_difference) == expected
+
+
+def test_a_change_that_compiles_a_different_function_must_compile_something() -> None:
+    nothing = Report("ok", Device("cpu", "cpu"))
+    assert verdict_of_lost_compilation(nothing, nothing) is None
+    verdict = verdict_of_lost_compilation(nothing, nothing, compiles_different_function=True)
+    assert verdict == ("fails", "then nothing is compiled")

@@ -204,7 +204,7 @@ LARGE_SPARSE_TENSOR = torch.sparse_coo_tensor(
     [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE_SPARSE_TENSOR, torch.ones(3, 2).as_subclass(BoxTensor)],
 )
 def test_unusual_tensors_are_written_with_their_class_and_layout(tensor: torch.Tensor) -> None:
-    tensor_copy = eval(ast.unparse(ScriptWriter().expression_of(tensor)), {"torch": torch, "BoxTensor": BoxTensor})  # noqa: S307 - our own code
+    tensor_copy = eval(ast.unparse(ScriptWriter().expression_of(tensor)), {"torch": torch, "BoxTensor": BoxTensor})
     assert (type(tensor_copy), tensor_copy.layout, tensor_copy.shape) == (type(tensor), tensor.layout, tensor.shape)
 
 

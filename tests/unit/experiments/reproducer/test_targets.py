@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from jupyter_graphbreak.experiments.reproducer.target import CHECK, Target, comparable_code_of
+from jupyter_graphbreak.experiments.reproducer.target import CHECK_ID, Target, comparable_code_of
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break, Device, Report, RunError
 
@@ -45,4 +45,4 @@ def test_different_numbers_are_different_code() -> None:
 def test_a_wrong_result_is_an_error_on_the_line_that_compares(code: str, *, is_shown: bool) -> None:
     error = RunError("AssertionError", "Tensor-likes are not close!", Location("s1", 9, 9, code=code), None)
     report = Report("error", Device("auto", "cpu"), error=error)
-    assert Target(CHECK, "wrong result", kind="check").is_shown_by(report, {}) is is_shown
+    assert Target(CHECK_ID, "wrong result", kind="check").is_shown_by(report, {}) is is_shown

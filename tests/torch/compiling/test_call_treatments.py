@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from jupyter_graphbreak.compiling.roles import (
+from jupyter_graphbreak.compiling.call_treatments import (
     is_metric,
     may_be_compiled,
-    role_of,
-    role_with_arguments,
     trains_in_forward,
+    treatment_of,
+    treatment_with_arguments,
 )
 
 X = torch.ones(2)
@@ -66,7 +66,7 @@ def make_weak_reference(x: Any) -> Any:
 
 
 def add_random_integers(x: Any) -> Any:
-    return x + torch.full((2,), random.randrange(9))  # noqa: S311
+    return x + torch.full((2,), random.randrange(9))
 
 
 def mean_in_numpy(x: Any) -> Any:
@@ -105,8 +105,8 @@ class Trainer:
 TRAINER = Trainer()
 
 
-def role(function: Any, *args: Any, **kwargs: Any) -> str:
-    return role_of(function) or role_with_arguments(function, args, kwargs)
+def treatment(function: Any, *args: Any, **kwargs: Any) -> str:
+    return treatment_of(function) or treatment_with_arguments(function, args, kwargs)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +143,8 @@ def role(function: Any, *args: Any, **kwargs: Any) -> str:
         (X.sum, "leave"),
     ],
 )
-def test_each_kind_of_function_has_its_role(function: Any, expected: str) -> None:
-    assert role(function, X) == expected
+def test_each_kind_of_function_has_its_treatment(function: Any, expected: str) -> None:
+    assert treatment(function, X) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_each_kind_of_function_has_its_role(function: Any, expected: str) -> Non
         ((X, torch.amp.GradScaler("cpu")), "look inside"),
     ],
 )
-def test_role_depends_on_the_arguments(args: Any, expected: str) -> None:
-    assert role(lambda *arguments: arguments[0] + 1, *args) == expected
+def test_the_treatment_depends_on_the_arguments(args: Any, expected: str) -> None:
+    assert treatment(lambda *arguments: arguments[0] + 1, *args) == expected
 
 
 def test_only_user_functions_and_objects_may_be_compiled() -> None:

@@ -27,10 +27,10 @@ class Splice(NamedTuple):
     new_text: str
 
 
-class Draft:
+class ParsedSource:
     """A source text, magics included, with its syntax tree.
 
-    A draft creates splices, and applies them. New code must not assign the ``taken_names``.
+    It creates splices and applies them. New code must not assign the ``taken_names``.
     """
 
     def __init__(self, text: str, tree: ast.Module, taken_names: frozenset[str] = frozenset()) -> None:
@@ -44,8 +44,8 @@ class Draft:
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
     @classmethod
-    def parse(cls, text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-        """Return the draft of source text; ``None`` if it is not Python, or if its lines may be counted differently."""
+    def parse(cls, text: str, taken_names: frozenset[str] = frozenset()) -> ParsedSource | None:
+        """Parse source text; return ``None`` if it is not Python, or if its lines may be counted differently."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)
@@ -241,10 +241,7 @@ class Draft:
         return text
 
     def apply_splices(self, splices: Iterable[Splice | None]) -> str | None:
-        """Return the text with splices applied.
-
-        The result is ``None`` if a splice is ``None``, two splices overlap, or the text is unchanged or not Python.
-        """
+        """Return the text with splices applied, unless they overlap or the result is unchanged or not Python."""
         text = self.text
         limit = len(text)
         for splice in sorted(set(splices), key=lambda splice: splice or (0, 0, ""), reverse=True):
@@ -282,9 +279,9 @@ def as_operand(text: str) -> str:
     return text if is_operand else f"({text})"
 
 
-def as_argument(draft: Draft, node: ast.expr) -> str:
+def as_argument(source: ParsedSource, node: ast.expr) -> str:
     """Return an expression's text as an argument of a call, in parentheses if necessary."""
-    text = draft.text_of(node)
+    text = source.text_of(node)
     needs_parentheses = isinstance(
         node, ast.Tuple | ast.Yield | ast.YieldFrom | ast.GeneratorExp | ast.NamedExpr | ast.Starred
     )
@@ -297,13 +294,13 @@ def first_line(statement: ast.stmt) -> int:
     return min([statement.lineno, *(node.lineno for node in decorators)])
 
 
-def fresh_name(draft: Draft, desired_name: str, taken_names: Iterable[str] = ()) -> str:
+def fresh_name(source: ParsedSource, desired_name: str, taken_names: Iterable[str] = ()) -> str:
     """Return the desired name, with a number if the source or ``taken_names`` already contains it."""
-    names = draft.taken_names.union(taken_names)
-    names |= {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)}
-    names |= {node.arg for node in ast.walk(draft.tree) if isinstance(node, ast.arg)}
-    names |= {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode | ast.ClassDef)}
-    names |= {node.asname or node.name for node in ast.walk(draft.tree) if isinstance(node, ast.alias)}
+    names = source.taken_names.union(taken_names)
+    names |= {node.id for node in ast.walk(source.tree) if isinstance(node, ast.Name)}
+    names |= {node.arg for node in ast.walk(source.tree) if isinstance(node, ast.arg)}
+    names |= {node.name for node in ast.walk(source.tree) if isinstance(node, FunctionNode | ast.ClassDef)}
+    names |= {node.asname or node.name for node in ast.walk(source.tree) if isinstance(node, ast.alias)}
     return next(
         name
         for name in (desired_name, *(f"{desired_name}_{number}" for number in range(2, len(names) + 3)))

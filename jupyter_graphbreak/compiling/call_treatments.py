@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: How to treat a call. ``compile``: compile the function; ``look inside``: run it uncompiled and route its own calls;
 #: ``leave``: leave it unchanged, because it is not the user's tensor code.
-Role = Literal["compile", "look inside", "leave"]
+CallTreatment = Literal["compile", "look inside", "leave"]
 
 #: Names used by code that trains, starts a library's loop, changes process settings, or inspects the interpreter. A
 #: function that uses one of them is not compiled, but the functions that it calls are.
@@ -55,7 +55,7 @@ _NAMES_AROUND_COMPUTATION = frozenset(
         "train", "eval", "synchronize", "Event",
     }
 )  # fmt: skip
-#: Packages for plots, tables, files and logs. A function that uses one of them is not compiled either.
+#: Packages for plots, tables, files and logs. A function that uses one of them is not compiled.
 _PACKAGES_AROUND_COMPUTATION = frozenset(
     {
         "IPython", "PIL", "csv", "json", "logging", "matplotlib", "mlflow", "os", "pandas", "pathlib", "pickle",
@@ -67,7 +67,7 @@ _READING_NAMES = frozenset(
     {"item", "tolist", "numpy", "detach", "cpu", "shape", "size", "dim", "ndim", "numel", "dtype", "device", "append",
      "extend", "add_scalar", "format", "join", "info", "debug", "warning", "write"}
 )  # fmt: skip
-#: A function that uses all names of one of these sets is not compiled either. In a graph, ``torch.full`` turns Python's
+#: A function that uses both names of one of these pairs is not compiled. In a graph, ``torch.full`` turns Python's
 #: random integers into floats.
 _PAIRS_NOT_TO_COMPILE = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
 #: The names in ``_READING_NAMES`` that extract values from a tensor.
@@ -94,10 +94,10 @@ def may_be_compiled(callable_: Any) -> bool:
         return overrides_call(callable_)
     if is_instance(callable_, type | types.BuiltinFunctionType):
         return False
-    return is_instance(getattr(type(callable_), "__call__", None), types.FunctionType)  # noqa: B004 - the class's own
+    return is_instance(getattr(type(callable_), "__call__", None), types.FunctionType)  # noqa: B004 - looks for the method of the class
 
 
-def role_of(callable_: Any) -> Role | None:
+def treatment_of(callable_: Any) -> CallTreatment | None:
     """Return how to treat calls to a callable that may be compiled; ``None`` if that depends on the arguments."""
     while is_instance(callable_, functools.partial):
         callable_ = callable_.func
@@ -113,8 +113,8 @@ def role_of(callable_: Any) -> Role | None:
     return "look inside" if is_excluded else None
 
 
-def role_with_arguments(callable_: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
-    """Return how to treat a call to a callable for which :func:`role_of` returns ``None``, except a partial."""
+def treatment_with_arguments(callable_: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> CallTreatment:
+    """Return how to treat a call to a callable for which :func:`treatment_of` returns ``None``, except a partial."""
     if is_instance(callable_, torch.nn.Module):
         return "leave"  # calls to modules are compiled elsewhere
     function = plain_function(callable_)
@@ -176,15 +176,12 @@ def is_transform(callable_: Any) -> bool:
 
 
 def plain_function(callable_: Any) -> types.FunctionType | None:
-    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself.
-
-    The result is ``None`` if that is not a Python function.
-    """
+    """Return the Python function that a method, partial, callable instance or wrapper runs, or the function itself."""
     if is_instance(callable_, functools.partial):
         return plain_function(callable_.func)
     function = inspect.unwrap(getattr(callable_, "__func__", callable_))
     if not is_instance(function, types.FunctionType):
-        function = inspect.unwrap(getattr(type(function), "__call__", function))  # noqa: B004 - the class's own
+        function = inspect.unwrap(getattr(type(function), "__call__", function))  # noqa: B004 - looks for the method of the class
     return function if is_instance(function, types.FunctionType) else None
 
 
@@ -257,7 +254,7 @@ def _named_values(function: types.FunctionType, names: set[str]) -> Iterator[Any
 def _contains_tensor(value: Any, depth: int = 0) -> bool:
     if is_instance(value, torch.Tensor):
         return True
-    if depth > 2:  # noqa: PLR2004 - deep enough for a batch
+    if depth > 2:  # noqa: PLR2004 - a batch is no deeper
         return False
     items: Iterable[Any] = ()
     if is_instance(value, list | tuple | set):
@@ -270,10 +267,7 @@ def _contains_tensor(value: Any, depth: int = 0) -> bool:
 
 
 def _trains_or_supplies_data(value: Any) -> bool:
-    """Return whether an object trains or supplies data, such as an optimizer, a data loader or a library's trainer.
-
-    The result is also true for a class with a finalizer.
-    """
+    """Return whether an object trains or supplies data, such as an optimizer or a data loader, or has a finalizer."""
     class_ = type(value)
     if is_instance(value, type):  # while tracing, Dynamo creates its own instance and drops it
         return attribute_of(value, "__del__") is not None

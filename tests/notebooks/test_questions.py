@@ -1055,6 +1055,7 @@ patch_dynamo_config(capture_scalar_outputs=True) | settings#functions-of-torch-c
 the default of torch.compile's backend | settings#arguments-of-torch-compile | `None` is `"inductor"`
 does a compiled Llama build a full attention mask? | libraries#transformers | only with `use_cache=False`
 does writing each step into a tensor make compiling slower? | compile_time#slow-to-compile-loops-many-shapes | about twice as fast
+reduce-overhead runs out of memory for prompts of many lengths | cost#out-of-memory-oom-only-when-compiled | their memory is kept
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*

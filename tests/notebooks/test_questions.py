@@ -732,7 +732,7 @@ call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | 
 random.random() breaks, and randint does not? | traced#random-numbers-and-distributions | draws the same number
 slow on a CPU: should I use no_grad? | cost#on-a-cpu-no-gain-threads-no-grad | a graph for training is compiled
 slower under inference_mode | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | the warm-up ran
-other prompts end in OOM with reduce-overhead | cost#out-of-memory-oom-only-when-compiled | keeps a CUDA graph
+other prompts end in OOM with reduce-overhead | cost#out-of-memory-oom-only-when-compiled | their memory is kept
 900 MB of CPU memory are not given back | cost#out-of-memory-oom-only-when-compiled | shutdown_compile_workers
 del in forward does not lower the peak | cost#del-and-memory-that-a-break-holds | holds its arguments
 a loop over NumPy arrays compiles for 34 seconds | compile_time#slow-to-compile-loops-many-shapes | is unrolled
@@ -1055,7 +1055,6 @@ patch_dynamo_config(capture_scalar_outputs=True) | settings#functions-of-torch-c
 the default of torch.compile's backend | settings#arguments-of-torch-compile | `None` is `"inductor"`
 does a compiled Llama build a full attention mask? | libraries#transformers | only with `use_cache=False`
 does writing each step into a tensor make compiling slower? | compile_time#slow-to-compile-loops-many-shapes | about twice as fast
-reduce-overhead runs out of memory for prompts of many lengths | cost#out-of-memory-oom-only-when-compiled | their memory is kept
 a nested tensor and the cache | traced#sparse-nested-quantized-tensors-subclasses | generated code is reused
 RecursionError of as_subclass in __torch_function__ | traced#sparse-nested-quantized-tensors-subclasses | In the compiled function, compute
 ignore_logging_functions does not exist in 2.9 | settings#names-that-older-releases-do-not-have | *does not exist*

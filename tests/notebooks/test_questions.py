@@ -732,7 +732,7 @@ call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | 
 random.random() breaks, and randint does not? | traced#random-numbers-and-distributions | draws the same number
 slow on a CPU: should I use no_grad? | cost#on-a-cpu-no-gain-threads-no-grad | a graph for training is compiled
 slower under inference_mode | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | the warm-up ran
-other prompts end in OOM with reduce-overhead | cost#out-of-memory-oom-only-when-compiled | keeps a CUDA graph
+other prompts end in OOM with reduce-overhead | cost#out-of-memory-oom-only-when-compiled | their memory is kept
 900 MB of CPU memory are not given back | cost#out-of-memory-oom-only-when-compiled | shutdown_compile_workers
 del in forward does not lower the peak | cost#del-and-memory-that-a-break-holds | holds its arguments
 a loop over NumPy arrays compiles for 34 seconds | compile_time#slow-to-compile-loops-many-shapes | is unrolled

@@ -97,8 +97,9 @@ _CALLS_ANCHOR = "#by-the-function-that-is-called"
 _CALL_IDS = {"GB0007", "GB0008", "GB0059", "GB0147", "GB0156"}
 _OTHER_CALLS_ADVICE = (
     "Call anything else that Dynamo does not trace, such as a function of a C extension, before the compiled "
-    "function and pass the result, or call it afterwards. If it computes on tensors, [wrap it in a custom operator]"
-    "(../escape_hatches.md#custom-operators-one-opaque-operation), which does not break. Or accept one break, and "
+    "function runs and pass the result, or call it afterwards. If it computes on tensors, "
+    "[wrap it in a custom operator](../escape_hatches.md#custom-operators-one-opaque-operation), which does not "
+    "break. Or accept one break, and "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out). "
     "[Libraries](../libraries.md) have their own page."
 )
@@ -374,8 +375,8 @@ def _advice(cause: KnownCause) -> list[str]:
         parts.append(_step(cause.manual_step))
     if not parts and not cause.page:
         parts.append(
-            "There is no general fix. If the code does not have to be in the graph, call it before or after the "
-            "compiled function and pass its result as an argument, or "
+            "There is no general fix. If the code does not have to be in the graph, call it before the compiled "
+            "function runs and pass its result as an argument, call it after the function returns, or "
             "[leave it out of the graph](../escape_hatches.md)."
         )
     if not parts:

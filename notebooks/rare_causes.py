@@ -15,7 +15,7 @@ _INTRODUCTION = """\
 This page lists rare causes in the words of PyTorch's registry; words in braces depend on your code. *What to do*
 depends on the kind of hint that PyTorch gives. `--try` also works for these causes."""
 _MOVE_ADVICE = (
-    "Call this code before or after the compiled function, or "
+    "Call this code before or after the compiled function runs, or "
     "[leave it out](../escape_hatches.md#torch-compiler-disable-leave-a-function-out)."
 )
 #: What the hints that PyTorch gives for many causes mean for a user, by their first words.

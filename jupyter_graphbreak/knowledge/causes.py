@@ -104,22 +104,22 @@ _GENERATOR_STEP = ManualStep(
     "Decide whether a list can replace the generator, or compile the function that consumes it."
 )
 _GROUPS_STEP = ManualStep(
-    "Decide whether the groups can be formed before the compiled function: their number depends on the data."
+    "Decide whether the groups can be formed before the compiled function runs: their number depends on the data."
 )
 _BACKWARD_STEP = ManualStep(
     "Decide where the compiled part ends: compile the forward pass, and call backward() and the optimizer after it.",
     decides_compiled_region=True,
 )
 _REQUIRES_GRAD_STEP = ManualStep(
-    "Decide which tensors need gradients, and set that before the compiled function: a graph cannot change it."
+    "Decide which tensors need gradients, and set that before the compiled function runs: a graph cannot change it."
 )
 _CONTEXT_STEP = ManualStep("Decide whether the context may be entered around the whole call to the compiled function.")
 _NUMPY_STEP = ManualStep(
     "Decide whether torch can compute the value or draw the random numbers. If only NumPy can, use it before the call."
 )
 _OBJECT_CREATION_STEP = ManualStep(
-    "Decide where to create this object: before the compiled function, to pass it as an argument, or after the "
-    "function, from its result."
+    "Decide where to create this object: before the compiled function runs, to pass it as an argument, or after it "
+    "returns, from its result."
 )
 _OPERATOR_ERROR_STEP = ManualStep(
     "Run the call without compiling, with torch.compiler.set_stance('force_eager'): if it raises the same error, the "
@@ -150,9 +150,9 @@ _SPARSE_ADVICE = (
     "write a product with a sparse matrix in dense tensors, out.index_add(0, rows, values * x[columns]); or compute "
     "with the sparse tensor outside of the compiled function"
 )
-_MOVE_OUTSIDE_ADVICE = "move it before or after the compiled function"
+_MOVE_OUTSIDE_ADVICE = "move it out of the compiled function"
 _UNTRACED_CALL_ADVICE = (
-    "call the function before the compiled function and pass its result as an argument, or call it after; Dynamo "
+    "call the function before the compiled function runs and pass its result as an argument, or call it after; Dynamo "
     "cannot trace it"
 )
 
@@ -273,7 +273,7 @@ CAUSES = (
         "GB0015",
         ("Attempted to wrap sparse Tensor",),
         title="Sparse tensor",
-        advice=f"convert the sparse tensor with to_dense() before the compiled function; or {_SPARSE_ADVICE}",
+        advice=f"convert the sparse tensor with to_dense() before the compiled function runs; or {_SPARSE_ADVICE}",
         manual_step=ManualStep("Decide whether the tensor can be dense in the compiled function."),
     ),
     KnownCause("GB0016", ("Attempted to wrap strided NestedTensor",), title="Nested tensor"),
@@ -413,19 +413,19 @@ CAUSES = (
         "GB0045",
         ("Encountered tensor.is_inference() during tracing",),
         title="`Tensor.is_inference()`",
-        advice="call the method before the compiled function and pass the result as an argument",
+        advice="call the method before the compiled function runs and pass the result as an argument",
     ),
     KnownCause(
         "GB0046",
         ("Encountered torch.is_inference_mode_enabled during tracing",),
         title="`torch.is_inference_mode_enabled()`",
-        advice="call the function before the compiled function and pass the result as an argument",
+        advice="call the function before the compiled function runs and pass the result as an argument",
     ),
     KnownCause(
         "GB0055",
         ("Failed to convert args/kwargs to proxy",),
         title="Argument that a graph cannot contain, such as a `torch.Generator`",
-        advice="call the operation before the compiled function and pass its result as an argument",
+        advice="call the operation before the compiled function runs and pass its result as an argument",
         manual_step=_OBJECT_CREATION_STEP,
     ),
     KnownCause(
@@ -485,9 +485,9 @@ CAUSES = (
         "GB0069",
         ("Import failure",),
         title="`import` that fails",
-        advice="import it once, before the compiled function, and store whether that succeeded",
+        advice="import it once, before the compiled function runs, and store whether that succeeded",
         manual_step=ManualStep(
-            "Decide whether to check once, before the compiled function, that the package is installed."
+            "Decide whether to check once, before the compiled function runs, that the package is installed."
         ),
     ),
     KnownCause("GB0070", ("Indexing list with non-scalar tensor",), title="List indexed with a tensor"),
@@ -539,7 +539,7 @@ CAUSES = (
         "GB0092",
         ("Reconstruction failure",),
         title="Object that cannot outlive a break",
-        advice="build it after the compiled function, from the function's result: it cannot be carried across a break",
+        advice="build it after the compiled function returns, from its result: it cannot be carried across a break",
         manual_step=_OBJECT_CREATION_STEP,
     ),
     KnownCause(
@@ -638,20 +638,20 @@ CAUSES = (
         "GB0115",
         ("Unexpected failure during itertools.groupby() iteration",),
         title="`itertools.groupby`",
-        advice="group before the compiled function and pass the groups as arguments",
+        advice="group before the compiled function runs and pass the groups as arguments",
         manual_step=_GROUPS_STEP,
     ),
     KnownCause(
         "GB0116",
         ("Unexpected type in sourceless builder",),
         title="Object that Dynamo cannot represent",
-        advice="create the object before the compiled function; often it comes from inspect.signature()",
+        advice="create the object before the compiled function runs; often it comes from inspect.signature()",
     ),
     KnownCause(
         "GB0117",
         ("Unhandled args for method",),
         title="Tensor method that fails while Dynamo traces it",
-        advice="call the method after the compiled function, on the function's result",
+        advice="call the method after the compiled function returns, on its result",
         manual_step=_OBJECT_CREATION_STEP,
     ),
     KnownCause(
@@ -689,7 +689,7 @@ CAUSES = (
         "GB0125",
         ("Unsupported Tensor.requires_grad_() call",),
         title="`requires_grad_()` in compiled code",
-        advice="call requires_grad_() before the compiled function, or use detach() if only the values are needed",
+        advice="call requires_grad_() before the compiled function runs, or use detach() if only the values are needed",
         manual_step=_REQUIRES_GRAD_STEP,
         rewrites=("leave requires_grad_() out",),
     ),
@@ -709,7 +709,7 @@ CAUSES = (
         "GB0134",
         ("Unsupported arguments for itertools.groupby",),
         title="`itertools.groupby`",
-        advice="group before the compiled function and pass the groups as arguments",
+        advice="group before the compiled function runs and pass the groups as arguments",
         manual_step=_GROUPS_STEP,
     ),
     KnownCause(
@@ -733,8 +733,8 @@ CAUSES = (
         title="Call to an object that Dynamo does not know",
         former_messages=("call_function UserDefinedObjectVariable(...)",),
         advice=(
-            "call the object before the compiled function and pass the result as an argument; turn an iterator into "
-            "a list"
+            "call the object before the compiled function runs and pass the result as an argument; turn an iterator "
+            "into a list"
         ),
         is_named_by_call=True,
     ),
@@ -742,7 +742,7 @@ CAUSES = (
         "GB0148",
         ("Unsupported function call (delayed)",),
         title="Argument reshaped in place, such as `x.unsqueeze_(0)`",
-        advice="reshape the argument before the compiled function, or write x = x.unsqueeze(0)",
+        advice="reshape the argument before the compiled function runs, or write x = x.unsqueeze(0)",
     ),
     KnownCause(
         "GB0149",
@@ -760,13 +760,13 @@ CAUSES = (
         "GB0151",
         ("Unsupported inspect call",),
         title="`inspect` of a function",
-        advice="call inspect before the compiled function, and pass the result as an argument",
+        advice="call inspect before the compiled function runs, and pass the result as an argument",
     ),
     KnownCause(
         "GB0152",
         ("Unsupported key type for itertools.groupby",),
         title="`itertools.groupby` with a tensor as key",
-        advice="group before the compiled function, or by keys that are constants",
+        advice="group before the compiled function runs, or by keys that are constants",
         manual_step=_GROUPS_STEP,
     ),
     KnownCause(
@@ -877,14 +877,14 @@ CAUSES = (
         "GB0179",
         ("copy.deepcopy()",),
         title="`copy.deepcopy()`",
-        advice="copy before the compiled function, or copy tensors with .detach().clone()",
+        advice="copy before the compiled function runs, or copy tensors with .detach().clone()",
         rewrites=("copy with clone()",),
     ),
     KnownCause(
         "GB0180",
         ("dataclass fields failure",),
         title="`dataclasses.fields()` of a class",
-        advice="call dataclasses.fields() on an object of the class, or before the compiled function",
+        advice="call dataclasses.fields() before the compiled function runs, or on an object of the class",
     ),
     KnownCause("GB0184", ("failed to call str() on user defined object",), title="`str()` of an object of your class"),
     KnownCause(
@@ -932,7 +932,7 @@ CAUSES = (
         "GB0206",
         ("setattr() on Tensor.requires_grad",),
         title="`x.requires_grad = ...`",
-        advice="set requires_grad before the compiled function, or use detach() instead of setting it to False",
+        advice="set requires_grad before the compiled function runs, or use detach() instead of setting it to False",
         manual_step=_REQUIRES_GRAD_STEP,
         rewrites=("replace the requires_grad assignment",),
     ),
@@ -973,7 +973,7 @@ CAUSES = (
         ),
         setting_advice=f"set {_CAPTURE_SHAPES}",
         manual_step=ManualStep(
-            "Decide whether the operation that PyTorch mentions can move before or after the compiled function. To "
+            "Decide whether the operation that PyTorch mentions can move out of the compiled function. To "
             "assign to a part of a tensor, index with integers that are computed before the call, not with a mask."
         ),
         settings=((_CAPTURE_SHAPES,),),
@@ -1003,7 +1003,8 @@ CAUSES = (
         ("Attempted to use tensor creation function with requires_grad=True",),
         title="Tensor created with `requires_grad=True`",
         advice=(
-            "create the tensor before the compiled function, or leave requires_grad out if nothing reads its gradient"
+            "create the tensor before the compiled function runs, or leave requires_grad out if nothing reads its "
+            "gradient"
         ),
         rewrites=("leave requires_grad_() out",),
     ),
@@ -1079,7 +1080,7 @@ CAUSES = (
         "GB0264",
         ("Attempted to use `torch.nn.Parameter()` constructor with Dynamo",),
         title="`nn.Parameter` created in compiled code",
-        advice="construct the parameter before the compiled function, or in the module's __init__; or set "
+        advice="construct the parameter before the compiled function runs, or in the module's __init__; or set "
         f"{_TRACE_PARAMETERS}",
         setting_advice=f"set {_TRACE_PARAMETERS}",
         manual_step=_OBJECT_CREATION_STEP,
@@ -1104,7 +1105,7 @@ CAUSES = (
         "GB0277",
         ("Attempted to wrap sparse Tensor with VariableTracker",),
         title="Sparse tensor made in compiled code",
-        advice="make the tensor sparse, and dense again, before or after the compiled function",
+        advice="make the tensor sparse, and dense again, before or after the compiled function runs",
         since="2.10",
     ),
     KnownCause(
@@ -1218,7 +1219,7 @@ CAUSES = (
         "GB0374",
         ("Sparse tensor creation not supported",),
         title="Sparse tensor created in compiled code",
-        advice="create the sparse tensor before the compiled function",
+        advice="create the sparse tensor before the compiled function runs",
         since="2.11",
     ),
     KnownCause(
@@ -1245,7 +1246,7 @@ CAUSES = (
         "GB0569",
         ("repr() on tensor",),
         title="`repr()` of a tensor",
-        advice="call repr() after the compiled function: it needs the tensor's values",
+        advice="call repr() after the compiled function returns: it needs the tensor's values",
         manual_step=_OUTPUT_STEP,
         since="2.13",
     ),
@@ -1253,7 +1254,7 @@ CAUSES = (
         "GB0811",
         ("missing tp_iter",),
         title="Iteration over an object that Dynamo does not know",
-        advice="turn it into a list before the compiled function, and iterate over the list",
+        advice="turn it into a list before the compiled function runs, and iterate over the list",
         setting_advice=_PARAMETER_LIST_ADVICE,
         since="2.13",
     ),
@@ -1288,7 +1289,7 @@ CAUSES = (
         "GB4240",
         ("unsupported __getitem__",),
         title="Index into an object that Dynamo does not know",
-        advice="turn it into a list or dict before the compiled function",
+        advice="turn it into a list or dict before the compiled function runs",
         since="2.12",
     ),
     KnownCause(
@@ -1341,7 +1342,7 @@ CAUSES = (
         "GB4927",
         ("autograd.grad consumed returned tensor's grad_fn",),
         title="Result on which `backward()` was called",
-        advice="return loss.detach(), or call backward() after the compiled function",
+        advice="return loss.detach(), or call backward() after the compiled function returns",
         manual_step=_BACKWARD_STEP,
         since="2.11",
     ),
@@ -1358,7 +1359,7 @@ CAUSES = (
         "GB5821",
         ("register_post_accumulate_grad_hook on an intermediate tensor",),
         title="Hook on an intermediate tensor",
-        advice="register the hook before the compiled function",
+        advice="register the hook before the compiled function runs",
         since="2.15",
         page="training.md#what-breaks-in-training-code",
     ),
@@ -1366,35 +1367,35 @@ CAUSES = (
         "GB5976",
         ("Data pointer comparison",),
         title="Comparison of `data_ptr()`",
-        advice="compare the addresses before the compiled function and pass the result as an argument",
+        advice="compare the addresses before the compiled function runs and pass the result as an argument",
         since="2.13",
     ),
     KnownCause(
         "GB6012",
         ("Cannot trace user-defined __len__",),
         title="`len()` of an object implemented in C",
-        advice="take the length before the compiled function, or turn the object into a list there",
+        advice="take the length, or turn the object into a list, before the compiled function runs",
         since="2.12",
     ),
     KnownCause(
         "GB6025",
         ("Failed to trace list()",),
         title="`list()` of an object that Dynamo does not know",
-        advice="create the list before the compiled function",
+        advice="create the list before the compiled function runs",
         since="2.12",
     ),
     KnownCause(
         "GB6066",
         ("ContextVar.get() with non-constant default",),
         title="`ContextVar.get()`",
-        advice="read the variable before the compiled function and pass the value as an argument",
+        advice="read the variable before the compiled function runs and pass the value as an argument",
         since="2.14",
     ),
     KnownCause(
         "GB6215",
         ("Unresolved GetAttrVariable comparison",),
         title="Comparison with an attribute that Dynamo does not know",
-        advice="compare before the compiled function; get a logger once, outside of it",
+        advice="compare before the compiled function runs; get a logger once, outside of it",
         since="2.13",
     ),
     KnownCause(
@@ -1421,7 +1422,7 @@ CAUSES = (
         "GB6815",
         ("ContextVar mutation not supported",),
         title="`ContextVar.set()`",
-        advice="set it before or after the compiled function",
+        advice="set it before or after the compiled function runs",
         since="2.14",
     ),
     KnownCause(
@@ -1447,7 +1448,7 @@ CAUSES = (
         "GB7324",
         ("returning intermediate with requires_grad_()",),
         title="Result with `requires_grad_()`",
-        advice="call detach() before returning it, or requires_grad_() before the compiled function",
+        advice="call detach() before returning it, or requires_grad_() before the compiled function runs",
         manual_step=_REQUIRES_GRAD_STEP,
         since="2.12",
     ),
@@ -1474,7 +1475,7 @@ CAUSES = (
         "GB8977",
         ("Invalid call to __build_class__",),
         title="Class defined in the function",
-        advice=f"define the class before the compiled function, or set {_TRACE_CLASSES}",
+        advice=f"define the class before the compiled function runs, or set {_TRACE_CLASSES}",
         setting_advice=f"set {_TRACE_CLASSES}",
         settings=((_TRACE_CLASSES,),),
         since="2.13",
@@ -1483,7 +1484,7 @@ CAUSES = (
         "GB8985",
         ("requires_grad_() intermediate leaked as output",),
         title="Result with `requires_grad_()`",
-        advice="call detach() before returning it, or requires_grad_() before the compiled function",
+        advice="call detach() before returning it, or requires_grad_() before the compiled function runs",
         manual_step=_REQUIRES_GRAD_STEP,
         rewrites=("leave requires_grad_() out",),
         since="2.12",
@@ -1492,7 +1493,7 @@ CAUSES = (
         "GB9118",
         ("Data pointer truth value",),
         title="Branch on `data_ptr()`",
-        advice="test the address before the compiled function and pass the result as an argument",
+        advice="test the address before the compiled function runs and pass the result as an argument",
         since="2.15",
     ),
     KnownCause(
@@ -1507,8 +1508,8 @@ CAUSES = (
         ("using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`",),
         title="`torch.autograd.grad`",
         advice=(
-            f"call torch.autograd.grad after the compiled function, or set {_TRACE_AUTOGRAD} and pass it a list: "
-            "list(model.parameters())"
+            f"call torch.autograd.grad after the compiled function returns, or set {_TRACE_AUTOGRAD} and pass it a "
+            "list: list(model.parameters())"
         ),
         setting_advice=f"set {_TRACE_AUTOGRAD}",
         manual_step=_BACKWARD_STEP,
@@ -1744,11 +1745,11 @@ CALLS = (
         title="`step()` of an optimizer with a learning-rate scheduler",
         advice=(
             "the scheduler wraps step(), and PyTorch does not trace its wrapper, but the update is still compiled as "
-            "one graph: leave it, or call the optimizer after the compiled function"
+            "one graph: leave it, or call the optimizer after the compiled function returns"
         ),
         manual_step=ManualStep(
-            "Leave it, or call the optimizer after the compiled function: the scheduler wraps step(), and PyTorch does "
-            "not trace its wrapper, but the update is still compiled as one graph."
+            "Leave it, or call the optimizer after the compiled function returns: the scheduler wraps step(), and "
+            "PyTorch does not trace its wrapper, but the update is still compiled as one graph."
         ),
     ),
     KnownCall(
@@ -1905,14 +1906,14 @@ CALLS = (
         names=("open", "posix.stat", "posix.listdir", "posix.lstat"),
         pattern=r"\bopen\(|\.read\(|\.write\(|\.save\(|\.load\(|\bos\.path\.(exists|is(file|dir)|getsize)\(",
         title="File access",
-        advice="read or write the file before or after the compiled function",
+        advice="read or write the file before or after the compiled function runs",
         manual_step=ManualStep("Decide whether to use the file before or after the call."),
     ),
     KnownCall(
         names=("input",),
         pattern=r"\binput\(",
         title="`input`",
-        advice="read the input before the compiled function and pass it as an argument",
+        advice="read the input before the compiled function runs and pass it as an argument",
         manual_step=_INTERACTION_STEP,
     ),
     KnownCall(

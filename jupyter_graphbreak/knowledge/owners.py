@@ -28,11 +28,11 @@ class OwnerAdvice:
 
 OPTIMIZER_ADVICE = (
     "PyTorch's optimizers break on purpose, and the update is still compiled as one graph: leave it, or call the "
-    "optimizer after the compiled function"
+    "optimizer after the compiled function returns"
 )
 OPTIMIZER_MANUAL_STEP = (
-    "Leave it, or call the optimizer after the compiled function: PyTorch's optimizers break on purpose, and the "
-    "update is still compiled as one graph."
+    "Leave it, or call the optimizer after the compiled function returns: PyTorch's optimizers break on purpose, and "
+    "the update is still compiled as one graph."
 )
 LIBRARY_OPTIMIZER_ADVICE = (
     "leave the optimizer's step uncompiled: call it outside of compiled functions, and report the break to the library"
@@ -71,7 +71,7 @@ ADVICE_BY_OWNER: Mapping[Owner, OwnerAdvice] = {
             "Decide whether to make the call that leads here outside of the compiled function: the line is PyTorch's."
         ),
         step_for_call=(
-            "Decide whether {call} can go before or after the compiled function: the line that breaks is PyTorch's."
+            "Decide whether to move {call} out of the compiled function: the line that breaks is PyTorch's."
         ),
         step_for_error="Move {call} out of the compiled function: the line that fails is PyTorch's.",
     ),

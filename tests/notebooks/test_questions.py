@@ -42,7 +42,7 @@ loss.backward() inside torch.compile | causes/gb0123 | forward pass
 return the loss after backward | causes/gb4927 | without its history
 register_hook on an intermediate tensor | causes/gb0029 | apply
 nn.Parameter created in forward | causes/gb0264 | __init__
-requires_grad_() in compiled code | causes/gb0125 | after the compiled function
+requires_grad_() in compiled code | causes/gb0125 | after the compiled function returns
 types.SimpleNamespace breaks | causes/gb0147 | dict
 percent formatting of a tensor | causes/gb0033 | f-string
 LSTM breaks the graph | causes/gb0014 | compile the code around the recurrent module
@@ -61,7 +61,7 @@ fullgraph or strict regions? | error_on_graph_break#fullgraph-or-error-on-graph-
 item() in a strict region | error_on_graph_break#fullgraph-or-error-on-graph-break | a later use of the value
 what is torch_dynamo_resume_in_f_at_12? | resume | rest of the function into
 recompile limit (8) reached, cache_size_limit | recompiles#the-limit-recompile-limit-is-reached | ran eagerly
-recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the others stay fixed
+recompiles for every batch size | recompiles#declare-up-front-what-varies-dynamic-true-mark-dynamic | the others stay fixed
 the last batch of the epoch is smaller | recompiles#the-last-batch-is-smaller | drop_last
 unfrozen layers get no gradient in torch 2.9 | training#what-breaks-in-training-code | silently get none
 x.chunk(4) compiles for each length | recompiles#the-model-still-compiles-for-each-length | a number of pieces
@@ -85,7 +85,7 @@ batch of size 1 recompiles with dynamic=True | causes/recompile-size-one | mark_
 square images recompile for another aspect ratio | causes/recompile-equal-sizes | use_duck_shape
 model.eval() then train() recompiles | causes/recompile-training | one recompile is right
 many instances of a module hit the limit | recompiles#instances-share-one-count | isolate_recompiles
-mark_dynamic ConstraintViolationError | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | specialized
+mark_dynamic ConstraintViolationError | recompiles#declare-up-front-what-varies-dynamic-true-mark-dynamic | specialized
 compiled model slower than eager | cost#slower-than-eager-how-to-read-the-figures | too small for the cost
 which mode: reduce-overhead or max-autotune? | cost#which-mode | one token, a small batch
 after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid | compile time /
@@ -99,11 +99,11 @@ mix of the legacy and new APIs: TF32 | messages_warnings#precision-and-the-gpu |
 Please use the new API settings to control TF32 | messages_warnings#precision-and-the-gpu | reads an old setting
 The CUDA Graph is empty | messages_warnings#kernels-autotuning | computes nothing
 Node slice_948 was invalid, but is output | messages_training#backward-passes-inference-mode | set the dropout to 0
-RTX 5090: is not a recognized processor | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Triton 3.3
+RTX 5090: is not a recognized processor | in_a_notebook#the-gpu-is-too-new-too-old-or-not-from-nvidia | Triton 3.3
 LNK1104: cannot open file python312.lib | in_a_notebook#a-compiler-on-windows | include
 InductorError: CalledProcessError: Command gcc | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | the reason is above it
-ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | newer than the first 3.6
-an Ascend NPU, a TPU, Gaudi | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | get_npu_backend
+ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#the-gpu-is-too-new-too-old-or-not-from-nvidia | newer than the first 3.6
+an Ascend NPU, a TPU, Gaudi | in_a_notebook#the-gpu-is-too-new-too-old-or-not-from-nvidia | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 DynamicCache object has no attribute key_cache | libraries#transformers | cache.layers[i].keys
 SGLang: garbled output with --enable-torch-compile | libraries#vllm-sglang | leave the option out
@@ -167,15 +167,15 @@ fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-fu
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
 after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | run eagerly, except functions
 a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | have the same code
-which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
+which mark? | recompiles#declare-up-front-what-varies-dynamic-true-mark-dynamic | 0 and 1
 accumulated_recompile_limit | recompiles#instances-share-one-count | 256
-TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the code stays
+TORCH_COMPILE_DYNAMIC_SOURCES | recompiles#declare-up-front-what-varies-dynamic-true-mark-dynamic | the code stays
 a field of a dataclass recompiles | recompiles#what-else-causes-recompiles | configuration
 a module as an argument recompiles | recompiles#what-else-causes-recompiles | a different module as an argument
 torch._dynamo.config.recompile_limit does not exist | recompiles#raising-the-limit | cache_size_limit
 flex_attention called without torch.compile() | messages_warnings#breaks-and-recompiles | ran eagerly
 ___check_global_state() recompiles | causes/recompile-grad-mode | GLOBAL_STATE changed
-mark_dynamic with min and max | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | min=2, max=64
+mark_dynamic with min and max | recompiles#declare-up-front-what-varies-dynamic-true-mark-dynamic | min=2, max=64
 model output is a dict with other keys, recompiles | causes/recompile-dict-keys | set of keys
 keys begin with module._orig_mod. | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | module._orig_mod.weight
 autograd.Function: every start is cold | causes/bypass-autograd-function | autograd_cache_allow_custom
@@ -270,7 +270,7 @@ BackendCompilerFailed: missing 'inner_exception' | messages_kernels#worker-proce
 _prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | update the library, which silences it
 Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit the number of files
 CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
-Device mps not supported | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | Apple's GPU
+Device mps not supported | in_a_notebook#the-gpu-is-too-new-too-old-or-not-from-nvidia | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
 mypy: compiled model has no state_dict | where_to_compile#the-model | type checker
 self = torch.compile(self) | where_to_compile#the-model | compiles nothing
@@ -402,7 +402,7 @@ mutates_args of a custom operator | escape_hatches#rules-for-custom-operators-an
 leave one submodule out | escape_hatches#torch-compiler-disable-leave-a-function-out | model.head.forward
 try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only the first call compiles
 omp.h not found on macOS | in_a_notebook#a-compiler-on-linux-in-a-container-in-wsl-on-a-mac | brew install libomp
-a GPU too old for Triton | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | compute capability
+a GPU too old for Triton | in_a_notebook#the-gpu-is-too-new-too-old-or-not-from-nvidia | compute capability
 evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
 error in backends/distributed.py | training#where-the-graph-is-cut | from splitting the graph
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
@@ -450,7 +450,7 @@ where do I put no_grad? | training#no-grad-autocast-eval-inside-the-compiled-fun
 profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls only
 how often does each graph run? | cost#in-a-profile | Its number of calls
 mark_dynamic inside forward | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | trace forbidden callable
-mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | DynamicInt
+mark an integer argument | recompiles#declare-up-front-what-varies-dynamic-true-mark-dynamic | DynamicInt
 gradients that are None compile the step again | recompiles#once-for-each-kind-a-mode-a-type-a-state | parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
@@ -725,7 +725,7 @@ FunctionCtx.set_materialize_grads breaks | traced#gradients-autograd-function-to
 BUILD_SET op is unsupported | traced#dicts-sets-enums-collections | a set comprehension
 is layer == self.layer0 traced? | traced#modules-and-hooks | NNModuleVariable() <built-in function eq>
 __torch_function__ gives other results | traced#sparse-nested-quantized-tensors-subclasses | convert back at the end
-nested layer_norm: IndexError | traced#sparse-nested-quantized-tensors-subclasses | normalize the values first
+nested layer_norm: IndexError | traced#sparse-nested-quantized-tensors-subclasses | apply `layer_norm` to the values
 x[i] with a tensor fails under inductor | traced#tensors-values-that-decide-a-number-or-a-shape | index_select(0, i)
 vmap with out_dims=None | traced#gradients-autograd-function-torch-func | is_batchedtensor
 call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | compiled_autograd = True
@@ -827,8 +827,8 @@ LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-th
 autograd.Function with an enum | training#a-custom-autograd-function | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset the variable
-Torch not compiled with XPU enabled | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | PyTorch for your device
-Arc A770: MODULE_BUILD_FAILURE | in_a_notebook#the-gpu-is-too-new-too-old-or-another-maker-s | more registers
+Torch not compiled with XPU enabled | in_a_notebook#the-gpu-is-too-new-too-old-or-not-from-nvidia | PyTorch for your device
+Arc A770: MODULE_BUILD_FAILURE | in_a_notebook#the-gpu-is-too-new-too-old-or-not-from-nvidia | more registers
 a cache of rotary embeddings is overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | keeps in an attribute
 complex numbers of Qwen Image fail at random | messages_warnings#precision-and-the-gpu | fail now and then
 CP 32 and torch.compile hang | training#tensor-parallel-parallelize-module | 32 ranks
@@ -980,7 +980,7 @@ PPO of rsl_rl in Isaac Lab | libraries#programs-with-a-switch-timm-torchtune-axo
 a simulator written in PyTorch (mujoco-torch) | libraries#reinforcement-learning-stable-baselines3-torchrl | compile its step
 stride mismatch at index 0, one image and then two | recompiles#the-model-still-compiles-for-each-length | start with a size of 2
 the compiled step adds a key to its input dict | recompiles#once-for-each-kind-a-mode-a-type-a-state | put the key there
-the first epoch takes hours, then it is fast | compile_time#slow-to-compile-loops-many-shapes | say at once what varies
+the first epoch takes hours, then it is fast | compile_time#slow-to-compile-loops-many-shapes | declare up front what varies
 make_fx of energy and forces trains wrongly | training#a-gradient-of-a-gradient | aten.detach
 a cold start on Modal or SageMaker compiles each time | recipes#compile-in-a-container-docker-kubernetes | put the folder on a volume
 QLoRA and torch.compile | libraries#lora-adapters-peft | 4-bit layers
@@ -1008,7 +1008,7 @@ GLiClass's ragged classes | case_studies#ragged-classes-gliclass | one sort brin
 TabPFN: an optional import, 43 fragments | case_studies#an-optional-import-in-the-hot-path-tabpfn | when the module is loaded
 the longest length of a batch: each value recompiles (torchtitan) | case_studies#lengths-as-python-numbers-torchtitan | zero-dimensional tensor
 OneCycleLR and a rate that is a tensor | case_studies#a-scheduler-that-moves-beta1-adamw | cycle_momentum=False
-is_compiling makes a 4-D mask, slow without a break | case_studies#a-mask-that-is-only-built-while-compiling-transformers | can pass it
+is_compiling makes a 4-D mask, slow without a break | case_studies#a-mask-that-is-only-built-while-compiling-transformers | can pass a mask only if there is
 fairchem: autocast, every start is cold | case_studies#autocast-in-forward-fairchem | around the call
 transformers: loss_function breaks the graph | libraries#transformers | when the model is built
 the backward of my custom operator | escape_hatches#a-gradient-for-a-custom-operator-register-autograd | setup_context=keep
@@ -1077,7 +1077,7 @@ TORCHDYNAMO_DYNAMIC_SHAPES=1 | settings#settings-that-no-longer-have-an-effect |
 GATConv and GCNConv break | libraries#graph-networks-pyg-dgl | add_self_loops=False
 does HeteroConv break? | libraries#graph-networks-pyg-dgl | are one graph
 GraphNorm breaks at item() | libraries#graph-networks-pyg-dgl | need `batch_size`
-mark_dynamic in forward: Attempt to trace forbidden callable | messages#stances-limits-fullgraph-true | before the compiled function
+mark_dynamic in forward: Attempt to trace forbidden callable | messages#stances-limits-fullgraph-true | before the compiled function runs
 mark_dynamic was set before x.to(device) | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | do not inherit it
 several conditions fix a size, no ConstraintViolationError | recompiles#mark-dynamic-raises-an-error-or-has-no-effect | each size causes a recompile
 recompile for each layer_idx | where_to_compile#each-block | for each number
@@ -1086,7 +1086,7 @@ patches of a LoRA differ by their key in ComfyUI | libraries#comfyui | no longer
 self.log of a compiled LightningModule | libraries#lightning-and-fabric | depending on PyTorch's release
 shape padding and checkpointing: a shape differs on recomputation | training#checkpointerror-a-compiled-block-whose-sizes-vary | chosen by timing
 GLOBAL_STATE changed: num_threads, with checkpointing | messages_training#checkpointing | before the first call
-dynamic=True compiles for a long time | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | compiles slowly
+dynamic=True compiles for a long time | recompiles#declare-up-front-what-varies-dynamic-true-mark-dynamic | compiles slowly
 disk quota of the cache | messages_kernels#files-and-caches | full or read-only disk
 where does the program hang? py-spy | errors#crashes-and-hangs | dump_traceback_later
 the first call is stuck and no process is busy | errors#crashes-and-hangs | TORCHINDUCTOR_COMPILE_THREADS=1
@@ -1094,7 +1094,7 @@ SIGTERM of torchrun | errors#crashes-and-hangs | another rank failed first
 a lock in a cached_property | causes/gb0142#a-lock | Python 3.11 and older
 nn.Linear made in forward | causes/gb0264 | also creates its parameters
 torch.cuda.empty_cache in forward | causes/gb0007#gc-collect | Also call that outside
-random.shuffle in forward | causes/gb0007#random-random | before the compiled function
+random.shuffle in forward | causes/gb0007#random-random | before the compiled function runs
 optimizer.zero_grad() inside | traced#training-steps-autocast-checkpointing | Reset the gradients outside
 os.environ in forward | traced#the-standard-library | a different value causes a recompile
 does lru_cache work? | traced#itertools-functools-operator | without its cache

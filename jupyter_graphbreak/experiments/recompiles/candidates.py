@@ -257,7 +257,7 @@ def _setting_candidates(
     if any(size.path.root.kind == "module" for size in variations.sizes):
         module_candidates.append(setting_candidate("Allow sizes of buffers to change", _VARIABLE_BUFFERS_SETTINGS))
     if any(number.path.root.kind == "module" and number.is_int for number in variations.numbers):
-        module_candidates.append(setting_candidate("Allow ints of modules to change", _UNSPECIALIZED_SETTINGS))
+        module_candidates.append(setting_candidate("Let integer attributes of modules vary", _UNSPECIALIZED_SETTINGS))
     if module_candidates:
         yield from module_candidates
         combined_candidate = functools.reduce(operator.add, module_candidates)

@@ -54,7 +54,7 @@ _FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got dea
 _BREAK_RESULT = re.compile(rf"{BREAK_RESULT_PREFIX}\d+(?P<part>.*)", re.DOTALL)
 #: A line with a break may have read an object before the break, such as the bound method in `xs.append(y.item())`.
 #: Without the break, the code is recompiled as well, because the length of such a list varies.
-_FREED_OBJECT_ADVICE = "call the method after the compiled function, with a value that the function returns"
+_FREED_OBJECT_ADVICE = "call the method after the compiled function returns, with a value from its result"
 #: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
 _BACKEND_GUARD_START = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.

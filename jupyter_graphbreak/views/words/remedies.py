@@ -472,16 +472,16 @@ def target_text(report: Report, remedy: Remedy) -> str:
 
 
 def trials_sentence(trials: BreakRemedies) -> str:
-    """Describe the outcome of the changes that do not work: "3 others tried, none works"; empty if there are none.
+    """Describe the outcome of the changes that do not work: "2 changes tried, none works"; empty if there are none.
 
     If a change removes the break or saves compilations but changes results, its title appears, because the reader
     may still want it.
     """
     failed_trials = [trial for trial in trials.failed_remedies if trial.verdict != "not tried"]
     untried_count = len(trials.failed_remedies) - len(failed_trials)
-    others_word = f" {'other' if len(failed_trials) == 1 else 'others'}" if trials.working_remedies else ""
-    result = "it does not work" if len(failed_trials) == 1 else "none works"
-    outcomes = [f"{len(failed_trials)}{others_word} tried, {result}"] if failed_trials else []
+    failed_changes = count_text(len(failed_trials), "other change" if trials.working_remedies else "change")
+    result = ": it does not work" if len(failed_trials) == 1 else ", none works"
+    outcomes = [f"{failed_changes} tried{result}"] if failed_trials else []
     result_changing_remedy = next(
         (trial for trial in failed_trials if trial.verdict == "another result" and _has_effect(trial)), None
     )
@@ -489,11 +489,8 @@ def trials_sentence(trials: BreakRemedies) -> str:
         effect = "saves compilations" if result_changing_remedy.recompiles else "removes the break"
         outcomes.append(f'"{result_changing_remedy.title}" {effect}, but changes the result')
     if untried_count:
-        outcomes.append(
-            f"{untried_count} more not tried"
-            if failed_trials or trials.working_remedies
-            else f"{untried_count} not tried"
-        )
+        noun = "more change" if failed_trials or trials.working_remedies else "change"
+        outcomes.append(f"{count_text(untried_count, noun)} not tried")
     return "; ".join(outcomes)
 
 

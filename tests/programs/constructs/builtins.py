@@ -106,7 +106,7 @@ def f(x):
 # %% `open(...)`
 # message: call_function BuiltinVariable(open)
 # message: Dynamo does not know how to trace builtin operator
-# do: Read the file before the compiled function.
+# do: Read the file before the compiled function runs.
 def f(x):
     with open("/dev/null") as file:
         return x + len(file.read()) * 0

@@ -76,7 +76,7 @@ def f(x):
     return x * copy.copy(Base(3)).n
 # %% `copy.deepcopy(values)` of tensors, lists, dicts
 # message: inline in skipfiles: copy.deepcopy
-# do: Copy before the compiled function; `x.detach().clone()` of a tensor.
+# do: Copy before the compiled function runs; `x.detach().clone()` of a tensor.
 def f(x):
     return copy.deepcopy({"a": [x, 2]})["a"][0] + 1
 # %% `weakref.ref(value)()`

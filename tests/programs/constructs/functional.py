@@ -103,7 +103,7 @@ def f(x):
     return sine(x)
 # %% `functools.cached_property`, not computed before
 # message: call_function UserDefinedClassVariable(cached_property)
-# do: Read the property once before the compiled function.
+# do: Read the property once before the compiled function runs.
 class Model:
     @functools.cached_property
     def factor(self):
@@ -111,7 +111,7 @@ class Model:
 model = Model()
 def f(x):
     return x * model.factor
-# %% `functools.cached_property`, read before the compiled function
+# %% `functools.cached_property`, first read before the compiled function is called
 # message: UserDefinedObjectVariable cached_property
 class Model:
     @functools.cached_property

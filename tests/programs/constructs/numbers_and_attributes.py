@@ -62,7 +62,7 @@ def f(x):
     return locals()["y"] * 2
 # %% `dir(value)`
 # message: call_function BuiltinVariable(dir)
-# do: Read the names before the compiled function.
+# do: Read the names before the compiled function runs.
 def f(x):
     return x * ("scale" in dir(Config()))
 # %% `vars(value)`, `value.__dict__`
@@ -80,7 +80,7 @@ def f(x):
 # %% `eval("...")`
 # message: call_function BuiltinVariable(eval)
 # message: Dynamo does not know how to trace builtin operator
-# do: Make a function of the text before the compiled function.
+# do: Make a function of the text before the compiled function runs.
 def f(x):
     return eval("x * 2")
 # %% `int(x.shape[0] / 2)`, `float(n)`, `bool(n)`, `round(n)`, `abs(n)`, `divmod(a, b)`, `pow(a, b)`

@@ -122,12 +122,12 @@ def f(x):
     return x + torch.from_numpy(np.interp(x.numpy(), [0.0, 4.0], [0.0, 1.0]))
 # %% `np.unique(a)`
 # message: Unsupported: numpy.<function unique>()
-# do: Call `np.unique` before or after the compiled function.
+# do: Call `np.unique` before or after the compiled function runs.
 def f(x):
     return x + len(np.unique(x.numpy()))
 # %% `np.bincount(a)`
 # message: Unsupported: numpy.<function bincount>()
-# do: Call `np.bincount` before or after the compiled function.
+# do: Call `np.bincount` before or after the compiled function runs.
 def f(x):
     return x + torch.from_numpy(np.bincount(x.numpy().astype(int)))[0]
 # %% `np.save(...)`

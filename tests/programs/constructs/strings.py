@@ -47,7 +47,7 @@ def f(x):
     return x * len("abc".translate({97: "z"}))
 # %% `str.maketrans("a", "b")`
 # message: call_method BuiltinVariable(str) maketrans
-# do: Make the table before the compiled function.
+# do: Make the table before the compiled function runs.
 def f(x):
     return x * len(str.maketrans("a", "b"))
 # %% `text.encode()`

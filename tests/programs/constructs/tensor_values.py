@@ -50,7 +50,7 @@ def f(x):
     return torch.nonzero(x).sum() + torch.where(x > 1)[0].sum() + torch.argwhere(x).sum()
 # %% `torch.unique(x)`, `torch.unique_consecutive(x)`
 # message: dynamic shape operator: aten._unique2.default, aten.unique_consecutive.default
-# do: Call `torch.unique` before or after the compiled function.
+# do: Call `torch.unique` before or after the compiled function runs.
 args = (torch.tensor([1, 2, 2]),)
 def f(x):
     return torch.unique(x).sum() + torch.unique_consecutive(x).sum()

@@ -21,7 +21,7 @@ def leaf(n=2):
 
 # %% `loss.backward()` inside
 # message: Tensor.backward, call_method TensorVariable() backward
-# do: Call `backward()` after the compiled function, whose backward pass is compiled as well. Or set `torch._dynamo.config.trace_autograd_ops = True` (2.11).
+# do: Call `backward()` after the compiled function returns; its backward pass is compiled as well. Or set `torch._dynamo.config.trace_autograd_ops = True` (2.11).
 WEIGHT = nn.Parameter(torch.ones(2))
 args = (torch.ones(2),)
 def f(x):

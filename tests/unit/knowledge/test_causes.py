@@ -158,7 +158,7 @@ def test_the_called_function_identifies_the_cause_of_a_general_id() -> None:
         ("GB0008", 'writer.add_scalar("loss", loss, step)', "TensorBoard log", "log it after the call"),
         ("GB0007", "random.sample(memory, n)", "Random number from Python's `random`", "draw before the call"),
         ("GB0007", "torch.sparse_coo_tensor(i, v)", "Sparse tensor made in compiled code", "index_add"),
-        ("GB0007", "os.path.exists(path)", "File access", "before or after the compiled function"),
+        ("GB0007", "os.path.exists(path)", "File access", "before or after the compiled function runs"),
         ("GB0033", "np.random.rand()", "NumPy's random numbers", "draw before the call"),
         (
             "GB0142",

@@ -15,7 +15,7 @@ MOCK_ERROR_MESSAGE = "No constant base type found in MRO of <class '__main__.Moc
 def test_an_error_with_the_message_of_a_known_bug_has_advice_for_it() -> None:
     (advice,) = advise(Cause("AssertionError", explanation=MOCK_ERROR_MESSAGE), None)
     assert advice.text == (
-        "call `isinstance` before the compiled function, and pass the result (a known PyTorch bug, "
+        "call `isinstance` before the compiled function runs, and pass the result (a known PyTorch bug, "
         "https://github.com/pytorch/pytorch/issues/174050)"
     )
     assert advice.text in all_advice()

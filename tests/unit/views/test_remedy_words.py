@@ -101,9 +101,9 @@ def test_a_failed_trial_is_described_by_its_effect() -> None:
     }
     sentences = {name: trials_sentence(BreakRemedies([], [trial], [])) for name, trial in trials.items()}
     assert sentences == {
-        "for a break": '1 tried, it does not work; "A change" removes the break, but changes the result',
-        "for recompiles": '1 tried, it does not work; "A change" saves compilations, but changes the result',
-        "no effect": "1 tried, it does not work",
+        "for a break": '1 change tried: it does not work; "A change" removes the break, but changes the result',
+        "for recompiles": '1 change tried: it does not work; "A change" saves compilations, but changes the result',
+        "no effect": "1 change tried: it does not work",
     }
 
 
@@ -113,9 +113,9 @@ def test_a_change_that_was_not_tried_is_not_called_a_failed_trial() -> None:
         make_remedy("fails", reason="NameError: y"),
     )
     cases = {
-        (0, 1): ("1 not tried", "1 change not tried"),
-        (1, 1): ("1 tried, it does not work; 1 more not tried", "1 trial failed, 1 change not tried"),
-        (2, 0): ("2 tried, none works", "2 trials failed"),
+        (0, 1): ("1 change not tried", "1 change not tried"),
+        (1, 1): ("1 change tried: it does not work; 1 more change not tried", "1 trial failed, 1 change not tried"),
+        (2, 0): ("2 changes tried, none works", "2 trials failed"),
     }
     for (trials, more), (sentence, heading) in cases.items():
         listed_remedies = [*([failed_remedy] * trials), *([untried_remedy] * more)]

@@ -568,7 +568,7 @@ def test_without_time_for_a_trial_no_view_says_that_no_remedy_applies() -> None:
         (
             report_with_recompiles("Cache line invalidated because L['___stack0'] got deallocated"),
             "an object or a method on the line of the break no longer exists",
-            "call the method after the compiled function, with a value that the function returns",
+            "call the method after the compiled function returns, with a value from its result",
         ),
         (
             report_with_recompiles("expected type of 'x' to be a tensor type, ' but found <class 'float'>"),

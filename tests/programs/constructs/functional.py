@@ -111,7 +111,7 @@ class Model:
 model = Model()
 def f(x):
     return x * model.factor
-# %% `functools.cached_property`, read before the compiled function
+# %% `functools.cached_property`, first read before the compiled function is called
 # message: UserDefinedObjectVariable cached_property
 class Model:
     @functools.cached_property

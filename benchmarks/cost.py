@@ -64,7 +64,7 @@ def print_search(backend: str) -> None:
     """Print the result of ``--try --cost`` for the forward pass in training, with the remedies that it finds.
 
     Dropout is off. With dropout, a change that runs a layer which the original leaves out shifts all later random
-    numbers, so no change would be found to work.
+    numbers, so such a change would be rejected.
     """
     from transformers import BartForCausalLM
 

@@ -151,7 +151,7 @@ def _settings() -> dict[str, str]:
         "filters": str(warnings.filters),
         "showing": str((warnings.showwarning.__qualname__, warnings._showwarnmsg.__qualname__)),  # type: ignore[attr-defined]
         "loggers": str([(log.name, log.level, log.disabled, log.filters, log.handlers) for log in loggers]),
-        "filters of handlers": str([(log.name, [handler.filters for handler in log.handlers]) for log in loggers]),
+        "handler filters": str([(log.name, [handler.filters for handler in log.handlers]) for log in loggers]),
         "threads": str(sorted(thread.name for thread in threading.enumerate() if thread.name != "tqdm_monitor")),
         "tracing": str((sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile())),
         "collecting": str((gc.isenabled(), gc.get_threshold(), len(gc.callbacks))),

@@ -1,4 +1,4 @@
-"""Combine the reports of several processes: find each break's ranks, equal reports, and the times of compilations."""
+"""Combine the reports of several processes: find each break's ranks, equal reports, and compile times."""
 
 from __future__ import annotations
 
@@ -187,13 +187,13 @@ def _crowded_periods(spans: Iterable[list[_Span]], rank_count: int) -> list[tupl
         change for rank_spans in spans for span in rank_spans for change in ((span.start, 1), (span.end, -1))
     )
     periods: list[tuple[float, float]] = []
-    compiling_ranks, start = 0, 0.0
+    compiling_rank_count, start = 0, 0.0
     for moment, change in changes:
-        was_crowded = 2 * compiling_ranks > rank_count
-        compiling_ranks += change
-        if 2 * compiling_ranks > rank_count and not was_crowded:
+        was_crowded = 2 * compiling_rank_count > rank_count
+        compiling_rank_count += change
+        if 2 * compiling_rank_count > rank_count and not was_crowded:
             start = moment
-        elif was_crowded and 2 * compiling_ranks <= rank_count and moment > start:
+        elif was_crowded and 2 * compiling_rank_count <= rank_count and moment > start:
             periods.append((start, moment))
     return periods
 

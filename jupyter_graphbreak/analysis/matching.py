@@ -13,7 +13,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jupyter_graphbreak.report.diff import BreakChange, BreakPlace, Changes, Reused, RunFigures
 from jupyter_graphbreak.report.summary import Summary, Timing
@@ -398,8 +398,8 @@ def _break_change(kind: Any, break_: Break, before: BreakPlace | None, after: Br
     )
 
 
-def _reused_entry(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reused:
-    return Reused(part.function, _break_place(part, names), run)
+def _reused_entry(part: Frame | Skipped, names: dict[str, str], reusing_run: Literal["before", "after"]) -> Reused:
+    return Reused(part.function, _break_place(part, names), reusing_run)
 
 
 def _run_figures(report: Report, reusable_code: ReusableCode | None) -> RunFigures:

@@ -104,7 +104,7 @@ def saved_prefix_notes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
             )
         else:
             sentence = (
-                f"{subject} saves names of parameters that contain `{ORIG_MOD}`, so the model itself cannot load "
+                f"{subject} saves parameter names that contain `{ORIG_MOD}`, so the model itself cannot load "
                 f"them: {_ADVICE_FOR_PARTS if save.is_part else _ADVICE_FOR_MODULE}. {REPAIR_ADVICE}"
             )
         notes.append(Diagnostic("info", sentence))

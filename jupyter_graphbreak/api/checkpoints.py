@@ -1,4 +1,4 @@
-"""Repair checkpoints in which names of parameters contain the prefix that ``torch.compile(model)`` adds."""
+"""Repair checkpoints in which parameter names contain the prefix that ``torch.compile(model)`` adds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RepairedCheckpoint:
 
 
 def repair_checkpoint(path: str | os.PathLike[str], new: str | os.PathLike[str]) -> RepairedCheckpoint:
-    """Write a copy of a checkpoint without the prefix ``_orig_mod.`` in the names of parameters.
+    """Write a copy of a checkpoint without the prefix ``_orig_mod.`` in parameter names.
 
     The prefix is removed from the keys of all dicts, including those of compiled submodules and of optimizer states.
     Everything else stays the same: tensors that share memory, their types and devices, the order, and the versions in a
@@ -204,7 +204,7 @@ def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], boo
             return {}, False
         _reject_duplicate_names(pairs)
         text = json.dumps(dict(pairs), separators=(",", ":"), ensure_ascii=False).encode()
-        text += b" " * (-len(text) % 8)  # the format requires aligned data
+        text += b" " * (-len(text) % 8)  # align the data to 8 bytes, as safetensors' own writer does
         with atomic_replacement(target) as temporary, temporary.open("wb") as out:
             out.write(struct.pack("<Q", len(text)) + text)
             shutil.copyfileobj(file, out)

@@ -53,7 +53,7 @@ class KeptRun(NamedTuple):
 
 @contextlib.contextmanager
 def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
-    """While the context is open, keep copies of entries and the times of calls for further analysis.
+    """While the context is open, keep copies of entries and call times for further analysis.
 
     With ``looks_for_nan``, also look for the first call whose result contains NaN; reading each result takes time.
     """

@@ -46,7 +46,7 @@ class Output:
 
     @contextlib.contextmanager
     def show_live(self) -> Iterator[str | None]:
-        """Show that the run has started, unless the output waits, and watch for the cell clearing its outputs.
+        """Show that the run has started, unless output is delayed until there is a graph, and notice cleared outputs.
 
         If nothing can be shown during the run, yield a sentence with the reason, otherwise ``None``.
         """

@@ -45,8 +45,8 @@ class ProgressMeter:
         self._show = show
         self._start = time.perf_counter()
         self._function: str | None = None
-        self._frames = 0
-        self._graphs = 0
+        self._frame_count = 0
+        self._graph_count = 0
         self._breaks: set[str] = set()
         self._is_done = threading.Event()
         # A display on another thread uses the context to find its cell.
@@ -65,11 +65,11 @@ class ProgressMeter:
         """Update the counts and the current function."""
         match record.kind:
             case "dynamo_start":
-                self._frames += 1
+                self._frame_count += 1
             case "graphbreak_start":
                 self._function = _description_of(str(record.data.get("name")))
             case "dynamo_output_graph":
-                self._graphs += 1
+                self._graph_count += 1
             case "artifact:dynamo_graph_break_reason":
                 self._breaks.add((record.payload or "").partition("\n")[0])
             case "compilation_metrics":
@@ -85,8 +85,8 @@ class ProgressMeter:
         return Progress(
             phase="compiling" if function is not None else "running",
             function=function,
-            frames=self._frames,
-            graphs=self._graphs,
+            frames=self._frame_count,
+            graphs=self._graph_count,
             breaks=len(self._breaks),
             elapsed_s=time.perf_counter() - self._start,
         )

@@ -234,7 +234,7 @@ def _set_variable_in_shell(original: Callable[[Any], int]) -> Any:
 
 
 def _variable_command(folder: str | None) -> str:
-    """Return the beginning of a shell command that sets the variable, without a line break."""
+    """Return a one-line shell prefix that sets ``TORCH_TRACE`` to a folder, or unsets it if there is no folder."""
     return f"unset {_TRACE_VARIABLE}; " if folder is None else f"export {_TRACE_VARIABLE}={shlex.quote(folder)}; "
 
 

@@ -1,4 +1,4 @@
-"""Collect the source text that a recording mentions: whole cells, and the functions of files that took part."""
+"""Collect the source text that a recording mentions: whole cells, and the functions in files that took part."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MentionRole = Literal["frame", "event", "other"]
 
 
 class _Mention(NamedTuple):
-    """A line that a record mentions. A function of a library is included only if an event occurred in it."""
+    """A line that a record mentions. A library function is included only if an event occurred in it."""
 
     filename: str
     line: int | None
@@ -68,7 +68,7 @@ class _Mention(NamedTuple):
 def collect_sources(
     records: Iterable[Record], find_cell: FindCell, running_filename: str | None = None
 ) -> list[SourceRecorded]:
-    """Return the source text that records mention: whole cells, and the functions and individual lines of files.
+    """Return the source text that records mention: whole cells, and the functions and individual lines in files.
 
     If the file name of the running cell is passed, this cell comes first, even if only functions of other cells took
     part.

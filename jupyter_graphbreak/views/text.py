@@ -449,8 +449,8 @@ def _call_path(report: Report, break_: Break) -> str:
     calls = {index: location_text(report, stack[index]) for index in ranked_indexes}
     # A notebook's copy of a report leaves out stacks with the same lines as the stack of the break.
     different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
-    other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
-    more_text = f" (and {count_text(other_ways, 'other way')})" if other_ways else ""
+    other_way_count = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
+    more_text = f" (and {count_text(other_way_count, 'other way')})" if other_way_count else ""
     room = WIDTH - len(INDENT) - len("called from ") - len(more_text)
     text = _join_calls(calls, len(stack))
     while len(text) > room and len(calls) > _MIN_CALLS:

@@ -95,7 +95,7 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
     tested_page = open_in_lab(open_page, lab, "links")
     page = tested_page.page
     report = live_report(page)
-    line_links = 0
+    line_link_count = 0
     for tab in report.get_by_role("tab").all():
         tab.click()
         report.evaluate("report => report.querySelectorAll('.gb-side details').forEach(each => { each.open = true; })")
@@ -108,7 +108,7 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
                 assert page.evaluate("document.activeElement !== document.body"), href
                 assert page.evaluate("document.activeElement.checkVisibility()"), href
                 continue
-            line_links += 1
+            line_link_count += 1
             if target[1] == "0":
                 wait_for_line(page, 1, int(target[2]))
                 expect(cell(page, 1).locator(".cm-content")).to_be_focused()
@@ -118,7 +118,7 @@ def test_every_link_to_a_line_leads_there(open_page: Open, lab: Lab) -> None:
                 expect(report_line).to_have_class(SELECTED_CLASS)
                 expect(report_line).to_be_in_viewport()
                 assert page.evaluate("document.activeElement !== document.body"), target[0]
-    assert line_links > 15
+    assert line_link_count > 15
     assert tested_page.errors == []
 
 

@@ -296,7 +296,7 @@ def test_eager_functions_agree_with_the_page_on_skipped_functions(site: Path) ->
 
 
 def test_breaks_of_the_case_studies_are_on_the_marked_lines(site: Path) -> None:
-    marked_lines = 0
+    marked_line_count = 0
     for cell in read_executed_notebook(site, "case_studies").cells:
         lines = {number for number, line in enumerate(cell.source.splitlines(), 1) if "# break" in line}
         for output in cell.get("outputs", []):
@@ -306,8 +306,8 @@ def test_breaks_of_the_case_studies_are_on_the_marked_lines(site: Path) -> None:
                 locations = [item.location for item in report.breaks if item.location is not None]
                 lines_with_breaks = {location.line for location in locations if location.source in cells}
                 assert lines_with_breaks == lines, cell.source
-                marked_lines += len(lines)
-    assert marked_lines >= 6
+                marked_line_count += len(lines)
+    assert marked_line_count >= 6
 
 
 def test_every_cause_has_a_page_and_reports_link_to_it(site: Path) -> None:

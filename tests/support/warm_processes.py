@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-#: The environment variable that makes a process load PyTorch and this package itself.
+#: The environment variable that makes a process load PyTorch and this package instead of being forked with both loaded.
 COLD_START = "COLD_START"
 #: The environment variable that makes forks try only the first unusual inputs of a function, the most revealing ones.
 FEW_INPUTS = "FEW_UNUSUAL_INPUTS"

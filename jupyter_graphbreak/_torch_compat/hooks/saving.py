@@ -1,4 +1,4 @@
-"""Hooks that record saved names of parameters that contain ``_orig_mod.``, and pickled compiled modules."""
+"""Hooks that record saved parameter names that contain ``_orig_mod.``, and pickled compiled modules."""
 
 from __future__ import annotations
 

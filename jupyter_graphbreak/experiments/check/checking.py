@@ -85,14 +85,14 @@ class CheckResult:
 class _Observation:
     """The outcome of a call: the result, the arguments and the state afterwards, and the gradients, by name.
 
-    ``precision`` is the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
+    ``eps`` is the largest rounding error of the dtypes in the compiled graphs; see :func:`eps_of`.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
     error_name: str | None = None
     backward_error_name: str | None = None
-    precision: float = 0.0
+    eps: float = 0.0
 
 
 def group_instances(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -160,7 +160,7 @@ def check_entry(
                     call_count = _REPEATED_CALLS if differences else 1
             is_due_to_earlier_entries = False
             if not differences and earlier_entries and isinstance(entry.function, torch.nn.Module):
-                differences = _differences_after_earlier_entries(earlier_entries, entry, compiled_call.graphs.precision)
+                differences = _differences_after_earlier_entries(earlier_entries, entry, compiled_call.graphs.eps)
                 is_due_to_earlier_entries = bool(differences)
             first_divergence, step = None, None
             with contextlib.suppress(TimeUpError):  # whether the results are equal is already known
@@ -207,7 +207,7 @@ class _CompiledCall:
         self.subject.restore()
         try:
             observation = _observe(self._program, self.subject, call_count=call_count)
-            observation.precision = self.graphs.precision
+            observation.eps = self.graphs.eps
             state_after = self.subject.state()
         finally:
             self.subject.restore()  # frees the gradients
@@ -248,14 +248,12 @@ def _observe_eager(entry: Entry, call_count: int = 1) -> _Observation:
         return _observe(subject.function, subject, call_count=call_count)
 
 
-def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, precision: float) -> _Observation | None:
+def _observe_in_double(entry: Entry, call_count: int, *, noise_size: int, eps: float) -> _Observation | None:
     """Return the outcome of eager calls in double precision, or ``None`` if a call fails."""
     shared_memory = current_setup().memory
     shared_memory.collect_garbage()  # frees the gradients of earlier subjects
     try:
-        observation = _observe_with_own_memory(
-            entry, call_count, DoublePrecisionMemory(noise_size=noise_size, precision=precision)
-        )
+        observation = _observe_with_own_memory(entry, call_count, DoublePrecisionMemory(noise_size=noise_size, eps=eps))
     except Exception:  # noqa: BLE001 - copying may call the user's code
         return None
     finally:
@@ -345,7 +343,7 @@ def _differences_after_repeated_calls(entry: Entry, compiled_call: _CompiledCall
     return [f"after {_REPEATED_CALLS} calls, {text}" for text in differences]
 
 
-def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: Entry, precision: float) -> list[str]:
+def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: Entry, eps: float) -> list[str]:
     """Return the differences between eager code and an entry that may use the compiled code of earlier entries."""
     subject = Subject(entry.function, entry.arguments)
     # All entries share this backend.
@@ -355,7 +353,7 @@ def _differences_after_earlier_entries(earlier_entries: Sequence[Entry], entry: 
             earlier_subject = Subject(earlier_entry.function, earlier_entry.arguments)
             _call(earlier_entry.compile(earlier_subject.function, backend), earlier_subject)
         actual = _observe(entry.compile(subject.function, backend), subject)
-        actual.precision = precision
+        actual.eps = eps
     differences = _differences(entry, _observe_eager(entry), actual)
     return [f"with code that was compiled for an earlier instance, {text}" for text in differences]
 
@@ -370,7 +368,7 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
         return []
     exact_observations: list[_Observation] = []
     for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
-        observation = _observe_in_double(entry, call_count, noise_size=noise_size, precision=actual.precision)
+        observation = _observe_in_double(entry, call_count, noise_size=noise_size, eps=actual.eps)
         if observation is None:
             break
         exact_observations.append(observation)
@@ -413,7 +411,7 @@ def _compare_observations(
             reference = None
             if has_doubles:
                 results = (double[name] for double in doubles)
-                reference = DoublePrecisionResults(largest, *results)._replace(precision=actual.precision)
+                reference = DoublePrecisionResults(largest, *results)._replace(eps=actual.eps)
             text = difference_beyond_rounding(
                 expected_parts[name],
                 actual_parts.get(name),

@@ -52,14 +52,14 @@ class DoublePrecisionResults(NamedTuple):
     """Results in double precision: for the inputs, for inputs with small noise, and for inputs with large noise.
 
     ``largest`` is the largest number in all results of the call; ``value`` may be only one of the results.
-    ``precision`` is the largest rounding error of the dtypes in the compiled graphs; see :func:`precision_of`.
+    ``eps`` is the largest rounding error of the dtypes in the compiled graphs; see :func:`eps_of`.
     """
 
     largest: float
     value: Any
     value_with_noise: Any
     value_with_large_noise: Any = None
-    precision: float = 0.0
+    eps: float = 0.0
 
 
 class _Tolerance(NamedTuple):
@@ -67,7 +67,7 @@ class _Tolerance(NamedTuple):
 
     summation_error_count: int
     limit_if_canceled: float
-    precision: float
+    eps: float
 
 
 def difference_beyond_rounding(
@@ -92,9 +92,7 @@ def difference_beyond_rounding(
         parts.append(flatten(exact.value_with_large_noise))
     if len({len(part) for part in parts}) > 1:
         return result
-    tolerance = _Tolerance(
-        _SUMMATION_ERRORS if are_gradients else 1, _CANCELED_TOLERANCE * exact.largest, exact.precision
-    )
+    tolerance = _Tolerance(_SUMMATION_ERRORS if are_gradients else 1, _CANCELED_TOLERANCE * exact.largest, exact.eps)
     return None if all(_is_rounding(tolerance, *leaf) for leaf in zip(*parts, strict=True)) else result
 
 
@@ -132,8 +130,8 @@ def _is_rounding(
         return False
     if not expected.is_floating_point():
         return False
-    precision = max(torch.finfo(expected.dtype).eps, tolerance.precision)
-    is_half = precision > torch.finfo(torch.float32).eps
+    eps = max(torch.finfo(expected.dtype).eps, tolerance.eps)
+    is_half = eps > torch.finfo(torch.float32).eps
     with torch.no_grad():
         expected, actual, exact, with_noise, *large_noise_results = (value.detach().double() for value in values)
         distance_before_digest = torch.zeros(())
@@ -148,7 +146,7 @@ def _is_rounding(
         )
         if not exact.numel():
             return True
-        rounding = (with_noise - exact).abs().max() + precision * (
+        rounding = (with_noise - exact).abs().max() + eps * (
             1 if is_half else tolerance.summation_error_count
         ) * exact.abs().max()
         expected_distance, actual_distance = (expected - exact).abs().max(), (actual - exact).abs().max()
@@ -167,20 +165,20 @@ def _is_rounding(
         return bool(actual_distance <= limit and distance_before_digest <= 2 * limit)
 
 
-def precision_of(graph: torch.fx.Graph) -> float:
+def eps_of(graph: torch.fx.Graph) -> float:
     """Return the largest relative rounding error of the dtypes that a captured graph computes in."""
     values = [node.meta.get("example_value") for node in graph.nodes]
     dtypes = {value.dtype for value in values if is_instance(value, torch.Tensor) and value.is_floating_point()}
     return max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
 
 
-def to_double(value: Any, *, noise_size: int = 0, precision: float = 0.0) -> Any:
+def to_double(value: Any, *, noise_size: int = 0, eps: float = 0.0) -> Any:
     """Return a copy of a value with its tensors and modules in double precision.
 
-    Each number is changed by up to ``noise_size`` rounding errors, of which ``precision`` is the smallest to assume;
-    see :func:`precision_of`. All calls use the same random directions.
+    Each number is changed by up to ``noise_size`` rounding errors, of which ``eps`` is the smallest to assume;
+    see :func:`eps_of`. All calls use the same random directions.
     """
-    return _convert_to_double(clone(value), {}, _Noise(noise_size, precision))
+    return _convert_to_double(clone(value), {}, _Noise(noise_size, eps))
 
 
 class DoublePrecisionMemory(SharedMemory):
@@ -190,9 +188,9 @@ class DoublePrecisionMemory(SharedMemory):
     Tensors that share memory also share it in double precision.
     """
 
-    def __init__(self, *, noise_size: int, precision: float) -> None:
+    def __init__(self, *, noise_size: int, eps: float) -> None:
         super().__init__()
-        self._noise = _Noise(noise_size, precision)
+        self._noise = _Noise(noise_size, eps)
         self._converted_elements: dict[Any, torch.Tensor] = {}
         self._own_keys: set[Any] = set()
 
@@ -262,20 +260,20 @@ def _to_double_dtype(value: Any) -> Any:
 
 
 class _Noise:
-    """Random changes of numbers by at most ``size`` rounding errors, each of at least ``precision``."""
+    """Random changes of numbers by at most ``size`` rounding errors, each of at least ``eps``."""
 
-    def __init__(self, size: int, precision: float) -> None:
-        self._size, self._precision = size, precision
+    def __init__(self, size: int, eps: float) -> None:
+        self._size, self._eps = size, eps
         self._generator = torch.Generator().manual_seed(0)
 
-    def add_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
+    def add_to(self, value: torch.Tensor, eps: float) -> torch.Tensor:
         """Return a value in double precision with noise."""
         if not self._size:
             return value.double()
         # This needs one small buffer besides the result, because the tensors of a state may be large.
         factors = torch.rand(value.numel(), dtype=torch.float64, generator=self._generator)
         factors = factors.to(value.device)
-        factors.mul_(2).sub_(1).mul_(self._size * max(precision, self._precision) / 2).add_(1)
+        factors.mul_(2).sub_(1).mul_(self._size * max(eps, self._eps) / 2).add_(1)
         buffer = torch.empty(min(_NOISE_CHUNK, value.numel()), dtype=torch.float64, device=value.device)
         for chunk, elements in zip(factors.split(_NOISE_CHUNK), value.reshape(-1).split(_NOISE_CHUNK), strict=True):
             chunk.mul_(buffer[: len(elements)].copy_(elements))

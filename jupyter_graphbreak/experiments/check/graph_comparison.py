@@ -17,8 +17,8 @@ from jupyter_graphbreak.experiments.check.closeness import (
     CastToDouble,
     DoublePrecisionResults,
     difference_beyond_rounding,
+    eps_of,
     flatten,
-    precision_of,
     to_double,
 )
 from jupyter_graphbreak.experiments.trial.copies import clone
@@ -59,7 +59,7 @@ class GraphComparison:
 
     The subject is the copied function that is compiled. Its graphs may change shared memory. ``compared_results`` tells
     which results of graphs to compare in the next call. ``wrong_graph`` is the first graph whose result differed.
-    ``precision`` is the largest rounding error of the dtypes in the graphs so far; see :func:`precision_of`.
+    ``eps`` is the largest rounding error of the dtypes in the graphs so far; see :func:`eps_of`.
     """
 
     def __init__(self, backend: str | Callable[..., Any], subject: Subject) -> None:
@@ -67,7 +67,7 @@ class GraphComparison:
         self._backend = clone_backend(backend) if isinstance(backend, str) else backend
         self.compared_results: Literal["nothing", "values", "gradients"] = "nothing"
         self.wrong_graph: WrongGraph | None = None
-        self.precision = 0.0
+        self.eps = 0.0
 
     def __getattr__(self, name: str) -> Any:
         """Return the wrapped backend's attribute, such as a setting that Dynamo reads."""
@@ -79,7 +79,7 @@ class GraphComparison:
         """Compile a graph."""
         compile_id = current_compile_id()
         captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
-        self.precision = max(self.precision, precision_of(captured_module.graph))
+        self.eps = max(self.eps, eps_of(captured_module.graph))
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 
         def run(*args: Any) -> Any:
@@ -94,7 +94,7 @@ class GraphComparison:
                     compiled,
                     leaves,
                     self._subject,
-                    precision=precision_of(captured_module.graph),
+                    eps=eps_of(captured_module.graph),
                     compares_gradients=compares_gradients,
                 ):
                     self.wrong_graph = WrongGraph(
@@ -114,7 +114,7 @@ class GraphComparison:
         if wrong_graph is None:
             return None
         names: list[str] = [node.name for node in wrong_graph.module.graph.nodes if node.op.startswith("call")]
-        precision = precision_of(wrong_graph.module.graph)
+        eps = eps_of(wrong_graph.module.graph)
 
         def is_wrong(length: int) -> bool:
             part = _graph_prefix(wrong_graph, set(names[:length]))
@@ -127,7 +127,7 @@ class GraphComparison:
                     compiled,
                     wrong_graph.inputs,
                     self._subject,
-                    precision=precision,
+                    eps=eps,
                     compares_gradients=wrong_graph.is_only_backward,
                 )
             except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
@@ -179,12 +179,12 @@ def computes_differently(
     inputs: Inputs,
     subject: Subject,
     *,
-    precision: float,
+    eps: float,
     compares_gradients: bool,
 ) -> bool:
     """Return whether a compiled graph and the same operations run one by one have different results.
 
-    ``precision`` is the largest rounding error of the dtypes in the graph; see :func:`precision_of`.
+    ``eps`` is the largest rounding error of the dtypes in the graph; see :func:`eps_of`.
     """
     expected = _compute(_interpreter(module), inputs, subject, computes_gradients=compares_gradients)
     actual = _compute(compiled, inputs, subject, computes_gradients=compares_gradients)
@@ -193,7 +193,7 @@ def computes_differently(
     exact_results: list[Any] = []
     try:
         for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
-            change = functools.partial(to_double, noise_size=noise_size, precision=precision)
+            change = functools.partial(to_double, noise_size=noise_size, eps=eps)
             exact_interpreter = _interpreter(_copy_graph(module, change))
             with CastToDouble():
                 exact_results.append(
@@ -202,7 +202,7 @@ def computes_differently(
             if not noise_size:
                 continue
             largest = largest_number(flatten(exact_results[0]))
-            reference = DoublePrecisionResults(largest, *exact_results)._replace(precision=precision)
+            reference = DoublePrecisionResults(largest, *exact_results)._replace(eps=eps)
             if difference_beyond_rounding(expected, actual, reference, are_gradients=compares_gradients) is None:
                 return False
     except Exception:  # noqa: BLE001, S110 - the operations may mix precisions

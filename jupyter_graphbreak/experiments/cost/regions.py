@@ -78,10 +78,10 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
             ways.append(way)
     if ways and ways[-1].way != "whole":
         frames = [frame for frame in correspondence.run_report.frames if frame.id in correspondence.matched_frames()]
-        compiled_frames = sum(frame.outcome == "compiled" for frame in frames)
+        compiled_frame_count = sum(frame.outcome == "compiled" for frame in frames)
         ways.append(
             CompiledWay(
-                "whole", whole_model_s, compiled_frames, sum(len(frame.graphs) for frame in frames), time_ratio=1.0
+                "whole", whole_model_s, compiled_frame_count, sum(len(frame.graphs) for frame in frames), time_ratio=1.0
             )
         )
     if len(ways) < 2:  # noqa: PLR2004

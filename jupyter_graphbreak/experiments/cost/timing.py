@@ -249,7 +249,7 @@ def waiting_us_so_far() -> float:
 
 
 def spread_of_calls(calls: Sequence[CallTime]) -> Spread:
-    """Return the spread of the times of calls, and the median of their processor times."""
+    """Return the spread of the call times, and the median of the calls' processor times."""
     times = spread_of_times([call.total_us for call in calls])
     processor_times = [call.processor_us for call in calls if call.processor_us is not None]
     return replace(times, processor_us=round(statistics.median(processor_times), 2)) if processor_times else times

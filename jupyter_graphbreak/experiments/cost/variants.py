@@ -220,16 +220,16 @@ class Variant:
 
     def _time(self, seed: int, *, records_marks: bool) -> CallTime:
         """Time a call; a short call is first made untimed, because other code has used the processor's caches."""
-        warm_up_calls = _WARM_UP_CALLS if self._is_short else 0
+        warm_up_call_count = _WARM_UP_CALLS if self._is_short else 0
         if self.is_random or self._changes_arguments or self._changes_state:
-            for _ in range(warm_up_calls):
+            for _ in range(warm_up_call_count):
                 self._call(seed)
-            warm_up_calls = 0
+            warm_up_call_count = 0
             seed_all(seed)
         arguments = self._arguments
         try:
             with self._swap_copies_in():
-                for _ in range(warm_up_calls):
+                for _ in range(warm_up_call_count):
                     self._program(*arguments.args, **arguments.kwargs)
                 call_time = self.timer.time(
                     lambda: self._program(*arguments.args, **arguments.kwargs), records_marks=records_marks
@@ -299,8 +299,8 @@ class Variant:
         parts = [part for name, root in self.subject.roots() for _, part in leaves(root, name or "self")]
         yield from (torch.tensor(part, dtype=torch.float64) for part in parts if type(part) is float)
         values = [part for part in parts if type(part) in {bool, int, str}]
-        tensors = sum(is_instance(part, torch.Tensor) for part in parts)
-        yield torch.tensor([*map(hash, values), tensors, hash(_python_random_state())])
+        tensor_count = sum(is_instance(part, torch.Tensor) for part in parts)
+        yield torch.tensor([*map(hash, values), tensor_count, hash(_python_random_state())])
 
     def observe_with_backward(
         self, observe: Callable[[Callable[[], Any]], _T], on_tensor: Callable[[torch.Tensor], None] | None = None

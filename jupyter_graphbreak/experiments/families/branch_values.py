@@ -264,7 +264,10 @@ def value_of(node: ast.expr, text_of: Callable[[ast.expr], str]) -> Value:
 
 
 def _creates_object(call: ast.Call) -> bool:
-    """Return whether a call creates an object from its arguments, judging by a capitalized name as classes have."""
+    """Return whether a call creates an object from its arguments.
+
+    A function with a capitalized name is considered a class.
+    """
     is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
     return is_class and has_no_unpacking(call) and bool(call.args or call.keywords)
 

@@ -356,15 +356,15 @@ def _selection_statements(
 
 def _selection_text(site: Site, condition: str, if_text: str, else_text: str) -> tuple[str, int]:
     """Return an expression that selects one of two values, member by member, and how often it reads the condition."""
-    reads = 0
+    read_count = 0
 
     def where(condition: str, if_member: str, else_member: str) -> str:
-        nonlocal reads
-        reads += 1
+        nonlocal read_count
+        read_count += 1
         return where_call(site.torch_name, condition, if_member, else_member)
 
     value = select_value(condition, if_text, else_text, where)
-    return render_value(value or where(condition, if_text, else_text)), reads
+    return render_value(value or where(condition, if_text, else_text)), read_count
 
 
 def _save_overwritten_values(site: Site, value_pairs: dict[str, tuple[str, str]]) -> list[str]:

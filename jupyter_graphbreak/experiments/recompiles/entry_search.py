@@ -136,7 +136,7 @@ class EntrySearch:
         if are_recompiles_expected(mentioned_variations, self._recompiles):
             return dataclasses.replace(self.findings_so_far(None), are_recompiles_expected=True)
         trials = self._trials = CallTrials(self._entry, calls)
-        if trials.compilations <= trials.frame_count_of_first_call:
+        if trials.compilation_count <= trials.frame_count_of_first_call:
             return self.findings_so_far(
                 f"the arguments of {trials.left_out_count} of {len(calls)} calls cannot be created again"
                 if trials.left_out_count
@@ -193,7 +193,7 @@ class EntrySearch:
             self._on_status(candidate.title)
             trial = self._with_caveats(trials.run(candidate))
             self._finished_trials.append((trial, change))
-            if trial.verdict == "works" and (trial.prevents_recompiles or trial.compilations <= expected_count):
+            if trial.verdict == "works" and (trial.prevents_recompiles or trial.compilation_count <= expected_count):
                 is_expected_count_reached = True
                 if change.texts or not change.switch_statements:
                     break
@@ -298,7 +298,7 @@ class EntrySearch:
         program = self._program(source)
         best, change = min(
             (pair for pair in self._finished_trials if pair[0].verdict in WORKING),
-            key=lambda pair: pair[0].compilations,
+            key=lambda pair: pair[0].compilation_count,
         )
         for proposal in proposals:
             joined_change = self._extend_change(edits_of({source: text}, Change(proposal.texts)), change)
@@ -467,14 +467,14 @@ class EntrySearch:
             working_trials,
             key=lambda pair: (
                 not pair[0].prevents_recompiles,
-                pair[0].compilations,
+                pair[0].compilation_count,
                 pair[0].verdict != "works",
                 bool(pair[1].settings),
                 not pair[1].texts,
             ),
         )
         # A change that leaves more compilations than the best one is not a separate remedy.
-        best_trials = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
+        best_trials = [pair for pair in best if pair[0].compilation_count == best[0][0].compilation_count]
         extended_trials = [
             pair for pair in best_trials if any(pair[0].candidate.includes(other[0].candidate) for other in best_trials)
         ]

@@ -118,7 +118,7 @@ class CandidateTrial:
     seconds: float = 0.0
 
     @property
-    def compilations(self) -> int:
+    def compilation_count(self) -> int:
         """The number of frames compiled in all calls, including unseen ones, or a huge number if it is unknown."""
         evidence = self.evidence
         if evidence is None or evidence.compilations_after is None:
@@ -253,7 +253,7 @@ class CallTrials:
         return all_differences
 
     @property
-    def compilations(self) -> int:
+    def compilation_count(self) -> int:
         """The number of frames that the unchanged entry compiles over all calls of the run."""
         return self.original.count_frames(self.calls, is_unseen=False)
 
@@ -353,11 +353,11 @@ class CallTrials:
         difference_texts = list(dict.fromkeys(difference.text for difference in new_differences))
         if (failure := self._why_compilation_is_worse(replay_result, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", failure, difference_texts, evidence)
-        compilations_before, compilations_after = self.compilations, evidence.compilations_after or 0
+        compilations_before, compilations_after = self.compilation_count, evidence.compilations_after or 0
         unseen_before = self.original.count_frames(self.calls, is_unseen=True)
         unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
-        later_compilations = sum(count.frames for count in replay_result.counts[1:])
-        prevents_recompiles = later_compilations == 0
+        later_compilation_count = sum(count.frames for count in replay_result.counts[1:])
+        prevents_recompiles = later_compilation_count == 0
         # With a higher limit, Dynamo compiles calls that it otherwise runs eagerly.
         is_limit_raised = "limit" in candidate.families and compilations_after > compilations_before
         prevents_some = avoids_enough_compilations(
@@ -427,7 +427,7 @@ class CallTrials:
             graphs_after=counts_after.graphs,
             breaks_before=counts_before.breaks,
             breaks_after=counts_after.breaks,
-            compilations_before=self.compilations,
+            compilations_before=self.compilation_count,
             compilations_after=replay_result.count_frames(self.calls, is_unseen=False),
             unseen=UnseenInputs(unseen_count, replay_result.count_frames(self.calls, is_unseen=True))
             if unseen_count

@@ -162,7 +162,7 @@ def _largest_parts(
     large_parts = [
         key
         for key, layers_of_part in layers_by_part.items()
-        if layers_of_part or not all_layers or _place_of(parts[key][0]) not in recompiled_functions
+        if layers_of_part or not all_layers or _definition_line_of(parts[key][0]) not in recompiled_functions
         if ops[key] >= min_ops
         or (ops[key] >= min_ops_of_part and len(layers_of_part) >= max(1, _MIN_SHARE_OF_LAYERS * len(all_layers)))
     ]
@@ -253,8 +253,8 @@ def _function_of(node: CallNode) -> tuple[str, str]:
     return (node.code.co_filename, node.code.co_name) if node.code is not None else ("", "")
 
 
-def _place_of(node: CallNode) -> tuple[str, int]:
-    """Return the file and the line of the function of a call; empty for the root."""
+def _definition_line_of(node: CallNode) -> tuple[str, int]:
+    """Return the file and line where the called function is defined; empty for the root."""
     return (node.code.co_filename, node.code.co_firstlineno) if node.code is not None else ("", 0)
 
 
@@ -285,8 +285,8 @@ def _compilable_parts(node: CallNode, paths_by_id: Mapping[int, str], *, is_one_
     is_wrapper = any(
         part.module is not None and part.op_count >= _WRAPPER_SHARE * node.op_count for part in inner_parts
     )
-    ops_of_modules = sum(part.op_count for part in inner_parts if part.module is not None and not part.is_helper)
-    has_large_modules = ops_of_modules >= _SUFFICIENT_SHARE * node.op_count
+    op_count_of_modules = sum(part.op_count for part in inner_parts if part.module is not None and not part.is_helper)
+    has_large_modules = op_count_of_modules >= _SUFFICIENT_SHARE * node.op_count
     if (_user_function_name(node) and not is_wrapper) or (is_compilable and not has_large_modules):
         yield node
     else:

@@ -108,9 +108,9 @@ class _OldBreak(NamedTuple):
 class _ChangedFiles:
     """Maps the lines of files before a change to their lines after it, as :func:`compare_breaks` needs."""
 
-    def __init__(self, texts: Mapping[str, tuple[str, str]]) -> None:
-        self._line_maps = {name: _line_map(*old_and_new) for name, old_and_new in texts.items()}
-        self._hunks = {name: _replaced_blocks(*old_and_new) for name, old_and_new in texts.items()}
+    def __init__(self, old_and_new_texts: Mapping[str, tuple[str, str]]) -> None:
+        self._line_maps = {name: _line_map(*texts) for name, texts in old_and_new_texts.items()}
+        self._hunks = {name: _replaced_blocks(*texts) for name, texts in old_and_new_texts.items()}
 
     def new_lines(self, lines: Iterable[FileLine]) -> frozenset[FileLine]:
         """Return the lines of the changed files that correspond to the given lines."""

@@ -55,7 +55,7 @@ class Target:
     def is_shown_by(self, report: Report, new_names: Mapping[str, str], *, is_lenient: bool = False) -> bool:
         """Return whether the run of a script reproduces this target.
 
-        Code, names of functions and messages differ in a redacted script; a lenient test ignores them.
+        Code, function names and messages differ in a redacted script; a lenient test ignores them.
         """
         match self.kind:
             case "break":

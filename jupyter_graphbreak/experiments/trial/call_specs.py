@@ -456,7 +456,7 @@ def state_roots(fn: Callable[..., Any], arguments: Arguments) -> dict[Root, Bind
             # A method of an object that is not a module may be passed as a function together with the object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = fixed_binding(name, value)
-    functions = 0
+    function_count = 0
     for item in reachable_objects(fn, *arguments.values()):
         if (
             not is_instance(item, types.FunctionType)
@@ -464,8 +464,8 @@ def state_roots(fn: Callable[..., Any], arguments: Arguments) -> dict[Root, Bind
             or is_library(item.__code__.co_filename)
         ):
             continue
-        functions += 1
-        if functions > _MAX_FUNCTIONS:
+        function_count += 1
+        if function_count > _MAX_FUNCTIONS:
             break
         for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
             root = Root("closure", name, item.__qualname__)

@@ -135,16 +135,16 @@ class RecordedEntries:
         self._changes: list[tuple[Entry, list[StateChange]]] = []
         self._looks_for_nan = looks_for_nan
         self._used_bytes = 0
-        self._reusing_calls = 0
+        self._reusing_call_count = 0
 
     @disable_gradients_and_overrides()
     def record_entry(self, entered_call: CompiledCall) -> None:
         """Copy an entry, or note why it is left out."""
         name = callable_name(entered_call.function)
         if entered_call.reuses:
-            self._reusing_calls += 1
-            if self._reusing_calls > _MAX_REUSING_CALLS:
-                if self._reusing_calls == _MAX_REUSING_CALLS + 1:
+            self._reusing_call_count += 1
+            if self._reusing_call_count > _MAX_REUSING_CALLS:
+                if self._reusing_call_count == _MAX_REUSING_CALLS + 1:
                     self.omission_reasons.append(
                         f"Only the first {_MAX_REUSING_CALLS} calls that reuse code compiled for other calls are "
                         "examined."

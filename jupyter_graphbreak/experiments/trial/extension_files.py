@@ -32,7 +32,7 @@ class _Opener(NamedTuple):
     position: int = -1
     #: The values of this parameter for which a file is only read.
     reading_values: tuple[Any, ...] = ()
-    #: Whether a file is only read if the argument is missing.
+    #: Whether a call without this argument only reads the file.
     reads_by_default: bool = True
     #: The kind of the effect.
     kind: EffectKind = "file"

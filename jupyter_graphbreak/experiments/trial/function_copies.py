@@ -168,7 +168,7 @@ class FunctionCopier:
         return result
 
     def copy_filters(self) -> dict[int, Any]:
-        """Copy the filters of loggers, except those that cannot be copied, and return them by the originals' ids."""
+        """Copy logger filters, except those that cannot be copied, and return them by the originals' ids."""
         result: dict[int, Any] = {}
         for original in all_filters():
             failed_objects: list[Any] = []

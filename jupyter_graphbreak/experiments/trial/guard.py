@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     ObservedEffect,
     TrialStoppedError,
     listen,
-    trial_descriptors,
+    trial_file_descriptors,
 )
 from jupyter_graphbreak.experiments.trial.stand_ins import refuse_input, trace_originals
 from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
@@ -96,7 +96,7 @@ def prevent_effects(*callables: Any, changeable_parts: Iterable[StatePart] = ())
     """
     guard = _EffectGuard(callables)
     with (
-        trial_descriptors.close_leftovers(),
+        trial_file_descriptors.close_leftovers(),
         preserve_line_cache(),
         refuse_input(),
         trace_originals(),

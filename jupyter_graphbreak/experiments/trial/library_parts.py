@@ -206,7 +206,7 @@ def _set_attributes(owner: Any, attributes: _OwnerAttributes) -> None:
 
 
 def _is_library_code(value: Any) -> bool:
-    """Return whether an object is a module, class or function of a library."""
+    """Return whether an object is a module, class or function from a library."""
     return is_instance(value, types.ModuleType | type | types.FunctionType) and belongs_to_library(value)
 
 
@@ -261,9 +261,7 @@ def library_objects(packages: Iterable[str]) -> StatePart:
                 (name, value) for name, value in attributes.items() if current.get(name, MISSING) is not value
             )
 
-    return StatePart(
-        "sets attributes of objects of libraries", lambda: [_Variables(vars(owner)) for owner in owners], write
-    )
+    return StatePart("sets attributes of library objects", lambda: [_Variables(vars(owner)) for owner in owners], write)
 
 
 @contextlib.contextmanager

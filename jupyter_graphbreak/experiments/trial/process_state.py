@@ -124,7 +124,7 @@ def _parts() -> Iterator[StatePart]:
     yield from _decimal_parts()
     yield StatePart("sets context variables", _context_variables, _set_context_variables, ("set", "reset"))
     yield StatePart(
-        "sets the filters of warnings",
+        "sets the warning filters",
         lambda: Identities(warnings.filters),
         _set_warning_filters,
         ("simplefilter", "filterwarnings", "resetwarnings", "filters"),
@@ -199,14 +199,14 @@ def _decimal_parts() -> Iterator[StatePart]:
     decimal = sys.modules.get("decimal")
     if decimal is not None:
         yield StatePart(
-            "sets the context of decimal numbers",
+            "sets the decimal context",
             lambda: _decimal_settings(decimal),
             lambda settings: _set_decimal_settings(decimal, settings),
             ("getcontext", "setcontext", "prec", "rounding", *_DECIMAL_CONTEXTS),
         )
         # This part has no names, because no code sets flags on purpose.
         yield StatePart(
-            "sets flags of decimal numbers",
+            "sets decimal flags",
             lambda: dict(decimal.getcontext().flags),
             lambda flags: _set_decimal_flags(decimal, flags),
         )
@@ -255,15 +255,15 @@ def _tracing_parts() -> Iterator[StatePart]:
 
 #: The parts of the state for which a module has a getter and a setter: module, description and both names.
 _GETTERS_AND_SETTERS = (
-    ("sys", "sets the tracking of coroutines", "get_coroutine_origin_tracking_depth",
+    ("sys", "sets the tracking depth of coroutine origins", "get_coroutine_origin_tracking_depth",
      "set_coroutine_origin_tracking_depth"),
     ("sys", "sets the recursion limit", "getrecursionlimit", "setrecursionlimit"),
     ("sys", "sets the switch interval", "getswitchinterval", "setswitchinterval"),
     ("sys", "sets the maximum number of digits of integers", "get_int_max_str_digits", "set_int_max_str_digits"),
-    ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
-    ("csv", "sets the maximum field size of CSV files", "field_size_limit", "field_size_limit"),
+    ("socket", "sets the default socket timeout", "getdefaulttimeout", "setdefaulttimeout"),
+    ("csv", "sets the CSV field size limit", "field_size_limit", "field_size_limit"),
     ("numpy", "sets NumPy's error handler", "geterrcall", "seterrcall"),
-    ("numpy", "sets the size of NumPy's buffers", "getbufsize", "setbufsize"),
+    ("numpy", "sets NumPy's buffer size", "getbufsize", "setbufsize"),
 )  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def _default_parts() -> Iterator[StatePart]:
             yield StatePart(description, getattr(owner, getter), getattr(owner, setter), (setter,))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
-        yield StatePart("sets the start method of processes", lambda: processes.get_start_method(allow_none=True),
+        yield StatePart("sets the multiprocessing start method", lambda: processes.get_start_method(allow_none=True),
                         lambda method: processes.set_start_method(method, force=True),
                         ("set_start_method",))  # fmt: skip
 
@@ -401,7 +401,7 @@ def _context_variables() -> dict[Any, Any]:
     return {
         variable: Identities([context[variable]])
         for variable in set(context) - context_variables()
-        # Python creates the context of decimal numbers when code first reads it.
+        # Python creates the decimal context when code first reads it.
         if not variable.name.startswith(("decimal_context", "numpy", "torch."))
         and empty_context.run(_value_of, variable) is not context[variable]
     }

@@ -210,7 +210,7 @@ class Reference:
         return self._run_input(case.input)
 
     def repeat_on_new_copies(self) -> Result:
-        """Call new copies of the function and its objects with the first input, and return the result."""
+        """Copy the function and its objects again, call the copy with the first input, and return the result."""
         subject = Subject(self.fn, self.first_input.arguments)
         with force_eager_on_thread(), announce_sleep(), subject.restore_on_exit():
             return run(subject.function, subject, subject.replace_with_copies(self.first_input.arguments))

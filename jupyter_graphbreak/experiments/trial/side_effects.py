@@ -261,7 +261,7 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     if not isinstance(flags, int) or name in _HARMLESS_FILES:
         return None
     if isinstance(path, int):
-        if trial_descriptors.is_usable(path):
+        if trial_file_descriptors.is_usable(path):
             return None
         if flags & _WRITE_FLAGS:
             return "writes to an open file"
@@ -386,7 +386,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "builtins.breakpoint": ("process", _constant_description("waits for a debugger")),
     "time.sleep": ("process", describe_sleep),
     "ctypes.dlopen": ("process", _description_with_first_argument("loads the library")),
-    "ctypes.call_function": ("process", _constant_description("calls a function of a library")),
+    "ctypes.call_function": ("process", _constant_description("calls a library function")),
     **dict.fromkeys(
         ("ctypes.cdata", "ctypes.PyObj_FromPtr", "ctypes.string_at", "ctypes.wstring_at"),
         ("process", _constant_description(ADDRESS_EFFECT)),
@@ -492,4 +492,4 @@ def _owned_by_files() -> frozenset[int]:
 
 
 #: The descriptors of the current trial, and of the trials that contain it.
-trial_descriptors = FileDescriptors()
+trial_file_descriptors = FileDescriptors()

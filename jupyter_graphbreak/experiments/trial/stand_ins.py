@@ -99,7 +99,7 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
         "uses a lock that processes share",
     ),
     ((types.CoroutineType, types.AsyncGeneratorType), "state", "advances a coroutine"),
-    ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a function of a library"),
+    ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a library function"),
 )
 #: Types in modules that need not be loaded, whose objects a copy cannot confine: module, name, kind, description.
 _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (

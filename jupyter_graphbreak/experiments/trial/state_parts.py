@@ -185,13 +185,13 @@ def logging_parts() -> Iterator[StatePart]:
     yield StatePart(
         "disables log records", lambda: logging.root.manager.disable, logging.disable, ("disable",), ("logging",)
     )
-    yield StatePart("sets the class of log records", identity_reader(logging.getLogRecordFactory),
+    yield StatePart("sets the log record factory", identity_reader(logging.getLogRecordFactory),
                     identity_writer(logging.setLogRecordFactory), ("setLogRecordFactory",))  # fmt: skip
-    yield StatePart("sets the class of loggers", identity_reader(logging.getLoggerClass),
+    yield StatePart("sets the logger class", identity_reader(logging.getLoggerClass),
                     identity_writer(logging.setLoggerClass), ("setLoggerClass",))  # fmt: skip
     # This part has no names, because a new logger is not an effect.
     yield StatePart("creates loggers", _LOGGERS.by_name, _restore_named_loggers)
-    yield StatePart("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
+    yield StatePart("sets the log level names", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
                     ("addLevelName",))  # fmt: skip
     yield StatePart("changes loggers", _logger_states, _restore_loggers, _LOGGING_NAMES)
     yield StatePart("sets PyTorch's loggers", lambda: _LoggerSettings(_LOGGERS.of_pytorch()), _restore_pytorch_loggers,

@@ -142,7 +142,7 @@ class Subject:
             self.arguments = arguments.map_values(lambda value: copier.copy(value, "the arguments"))
         #: Copies of logging handlers whose classes the user wrote, by the ids of the originals.
         self.handlers = copier.copy_handlers()
-        #: Copies of the filters of loggers, by the ids of the originals.
+        #: Copies of logger filters, by the ids of the originals.
         self.filters = copier.copy_filters()
         roots = [self.function, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else self.arguments.values()

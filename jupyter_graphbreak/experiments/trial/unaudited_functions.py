@@ -42,7 +42,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     is_in_trial,
     notify_listeners,
     short_description,
-    trial_descriptors,
+    trial_file_descriptors,
 )
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -183,22 +183,22 @@ class Replacements:
     def __init__(self, make: Callable[[], Iterator[tuple[Any, str, Callable[..., Any]]]]) -> None:
         self._make = make
         self._known_replacements: tuple[int, dict[int, Callable[..., Any]]] = 0, {}
-        self._open_contexts = 0
+        self._open_context_count = 0
         self._replaced_attributes: list[tuple[Any, str, Any, Any]] = []
 
     @contextlib.contextmanager
     def install(self) -> Iterator[None]:
         """Install the replacements while the context is open. Contexts of several threads share them."""
         with _install_lock:
-            self._open_contexts += 1
-            if self._open_contexts == 1:
+            self._open_context_count += 1
+            if self._open_context_count == 1:
                 self._install_missing()
         try:
             yield
         finally:
             with _install_lock:
-                self._open_contexts -= 1
-                if not self._open_contexts:
+                self._open_context_count -= 1
+                if not self._open_context_count:
                     for owner, name, original, replacement in reversed(self._replaced_attributes):
                         if vars(owner).get(name) is not replacement:
                             continue
@@ -211,7 +211,7 @@ class Replacements:
     def extend(self) -> None:
         """Also replace the functions of modules that were imported after the installation, if any context is open."""
         with _install_lock:
-            if self._open_contexts:
+            if self._open_context_count:
                 self._install_missing()
 
     def _install_missing(self) -> None:
@@ -434,11 +434,11 @@ def _wrap_descriptor_maker(original: Callable[..., Any]) -> Callable[..., Any]:
     def call_and_note(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         if is_in_trial():
-            is_duplicate = original.__name__ == "dup" and args[:1] and not trial_descriptors.is_usable(args[0])
+            is_duplicate = original.__name__ == "dup" and args[:1] and not trial_file_descriptors.is_usable(args[0])
             # A library's descriptors belong to the library's objects, which close them.
             is_for_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - there is no public function
             for descriptor in result if isinstance(result, tuple) else (result,):
-                trial_descriptors.note(descriptor, has_own_position=not is_duplicate, closes_leftover=is_for_user)
+                trial_file_descriptors.note(descriptor, has_own_position=not is_duplicate, closes_leftover=is_for_user)
         return result
 
     return disable_dynamo(call_and_note)
@@ -451,13 +451,15 @@ def _wrap_descriptor_user(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
         descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - there is no public function
-        is_allowed = trial_descriptors.was_created(descriptor) if closes else trial_descriptors.is_usable(descriptor)
+        is_allowed = (
+            trial_file_descriptors.was_created(descriptor) if closes else trial_file_descriptors.is_usable(descriptor)
+        )
         # The code that runs while a library's finalizer closes a file has nothing to do with the file.
         if not is_allowed and (not closes or is_called_by_user(frame)):
             notify_listeners("file", "uses the open file", frame)
         result = original(*args, **kwargs)
         if closes and is_in_trial():
-            trial_descriptors.forget(descriptor)
+            trial_file_descriptors.forget(descriptor)
         return result
 
     return disable_dynamo(use)

@@ -86,7 +86,7 @@ class UncopiedCode:
         self._values_at_call = values_at_call
         self.changeable_parts: list[StatePart] = []
         self._copied_methods: set[types.FunctionType] = set()
-        self._open_contexts = 0
+        self._open_context_count = 0
         self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._code_before: list[tuple[types.FunctionType, types.CodeType]] = []
         self._destructor_effect: ObservedEffect | None = None
@@ -108,8 +108,8 @@ class UncopiedCode:
         visible_name = next((binding.name for binding in swapped_bindings if not binding.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := busy_thread_name()) is not None:
             raise ThreadSeesCopyError(f"your thread {thread} is running and would see copies of {visible_name}")
-        self._open_contexts += 1
-        if self._open_contexts == 1:
+        self._open_context_count += 1
+        if self._open_context_count == 1:
             for binding in swapped_bindings:
                 binding.swap()
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
@@ -119,8 +119,8 @@ class UncopiedCode:
         try:
             yield
         finally:
-            self._open_contexts -= 1
-            if not self._open_contexts:
+            self._open_context_count -= 1
+            if not self._open_context_count:
                 self._restore_namespaces()
                 for binding in swapped_bindings:
                     binding.swap()

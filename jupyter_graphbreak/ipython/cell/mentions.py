@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: The names of IPython's history in a namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
 _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
-#: The way to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
+#: The way to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to parameter names.
 _COMPILE_IN_PLACE_ADVICE = "compile the model in place with `model.compile()`"
 #: The maximum number of keys to examine in a dict, and in each dict among its values.
 _MAX_KEYS = 1000
@@ -142,7 +142,7 @@ def _is_saving_function(function: ast.expr) -> bool:
 
 
 def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield notes on saved names of parameters that contain ``_orig_mod.``."""
+    """Yield notes on saved parameter names that contain ``_orig_mod.``."""
     for node in ast.walk(argument):
         match node:
             case ast.Call(ast.Attribute(owner, "state_dict")) if wrapped_part := _wrapping_of(owner, namespace):
@@ -155,7 +155,7 @@ def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iter
                 continue
         saved_code = ast.unparse(node)
         note = (
-            f"Line {node.lineno} saves `{saved_code}`, in which names of parameters contain `{ORIG_MOD}`, so the "
+            f"Line {node.lineno} saves `{saved_code}`, in which parameter names contain `{ORIG_MOD}`, so the "
             f"model itself cannot load them: {way_out}. {REPAIR_ADVICE}"
         )
         yield saved_code, note

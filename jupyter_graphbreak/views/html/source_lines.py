@@ -252,7 +252,7 @@ class _ColoredRanges:
         self._lines_of_segment = cache(self._compute_segment)
 
     def on_line(self, number: int) -> list[ColoredRange]:
-        """Return the coloured ranges of a line, given the number of the line."""
+        """Return the coloured ranges of a line, given the line number."""
         index = bisect_right(self._first_lines, number) - 1
         if index < 0:
             return []

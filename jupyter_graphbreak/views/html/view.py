@@ -348,10 +348,10 @@ class View:
     @staticmethod
     def details_title(break_: Break, further_advice: list[Advice], detail: str) -> str:
         """Return the title of the collapsed details of a break: "2 other ways, stack of 4 lines, detail"."""
-        lines = len({(location.source, location.line) for stack in _all_stacks(break_) for location in stack})
+        line_count = len({(location.source, location.line) for stack in _all_stacks(break_) for location in stack})
         parts = [
             f"{len(further_advice)} other way{'s' if len(further_advice) > 1 else ''}" if further_advice else "",
-            f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
+            f"stack of {line_count} line{'s' if line_count > 1 else ''}" if line_count else "",
             "detail" if detail else "",
         ]
         return ", ".join(part for part in parts if part).capitalize() or "More"

@@ -442,10 +442,10 @@ def _value_section(report: Report) -> Section | None:
             )
         if (left_out := left_out_sentence(values)) != "":
             rows.append(Row(f"{number}m", left_out))
-    lines = sum(len(values.lines) for values in report.values or [])
-    return (
-        Section("value", "Values", list(_first_items(rows)), len(rows), [count_text(lines, "line")]) if rows else None
-    )
+    line_count = sum(len(values.lines) for values in report.values or [])
+    if not rows:
+        return None
+    return Section("value", "Values", list(_first_items(rows)), len(rows), [count_text(line_count, "line")])
 
 
 def _reproducer_section(report: Report) -> Section | None:

@@ -91,7 +91,7 @@ class _Bounds:
         self.characters_left = _MAX_TOTAL_LENGTH
         self.lines_left = _MAX_TOTAL_LINES
         self.cut_lists: dict[str, tuple[int, int]] = {}
-        self.cut_strings = 0
+        self.cut_string_count = 0
         self.dropped_entry_count = 0
 
     def limit_report(self, report: Report) -> Report:
@@ -138,8 +138,8 @@ class _Bounds:
             yield Diagnostic(
                 "warning", f"Entries of long lists in this report that are not shown: {self.dropped_entry_count}."
             )
-        if self.cut_strings:
-            yield Diagnostic("warning", f"Strings in this report that are not shown in full: {self.cut_strings}.")
+        if self.cut_string_count:
+            yield Diagnostic("warning", f"Strings in this report that are not shown in full: {self.cut_string_count}.")
 
     def limit_list(self, items: list[Any]) -> list[Any]:
         """Return the beginning of a nested list, or the list itself if it is short enough."""
@@ -163,7 +163,7 @@ class _Bounds:
             if line_breaks > max_lines:
                 shown_text = "\n".join([*shown_text.split("\n", max_lines)[:max_lines], "…"])
             self.lines_left -= min(line_breaks, max_lines)
-        self.cut_strings += shown_text is not text
+        self.cut_string_count += shown_text is not text
         self.characters_left -= min(len(shown_text), self.characters_left)
         return shown_text
 

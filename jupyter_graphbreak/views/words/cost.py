@@ -76,9 +76,9 @@ def _waiting_calls_text(report: Report) -> str:
     for frame in report.frames:
         recompiles_by_function[frame.recompile_of] += frame.recompile_of is not None
     entry_frame_ids = {frame.id for frame in report.frames if frame.role == "entry"}
-    calls = sum(count for first, count in recompiles_by_function.items() if first in entry_frame_ids)
-    calls = max(calls, *recompiles_by_function.values())
-    return f"for which {count_text(calls, 'call')} waited"
+    call_count = sum(count for first, count in recompiles_by_function.items() if first in entry_frame_ids)
+    call_count = max(call_count, *recompiles_by_function.values())
+    return f"for which {count_text(call_count, 'call')} waited"
 
 
 def _cache_sentence(report: Report) -> list[str]:
@@ -288,9 +288,9 @@ def _compare_with_eager(eager: Spread, time: Spread) -> str:
 
 def _guard_time_text(entry: EntryCost) -> list[str]:
     """Return the time for guards and for entering the code, in a list that is empty if it is a small part of a call."""
-    guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
-    is_notable = guards > _NOTABLE_GUARD_SHARE * entry.compiled.median_us
-    return [f"guards and entering the code take {time_text(guards)}"] if is_notable else []
+    guards_us = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
+    is_notable = guards_us > _NOTABLE_GUARD_SHARE * entry.compiled.median_us
+    return [f"guards and entering the code take {time_text(guards_us)}"] if is_notable else []
 
 
 def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:

@@ -123,9 +123,9 @@ def startup_findings(report: Report) -> list[CostFinding]:
         return []
     findings = []
     if max(startup.first_s, startup.second_s) >= _NOTABLE_START_S:
-        hits = sum(graph.cache == "hit" for graph in startup.graphs)
+        hit_count = sum(graph.cache == "hit" for graph in startup.graphs)
         count = len(startup.graphs)
-        hits_text = f"{hits} of {count_text(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
+        hits_text = f"{hit_count} of {count_text(count, 'graph')} {'is' if 1 in {hit_count, count} else 'are'}"
         seconds_of_starts = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
         findings.append(CostFinding(f"compiling takes {seconds_of_starts}: {hits_text} in AOTAutograd's cache"))
     bypassed_graphs = [graph for graph in startup.graphs if graph.cache == "bypass"]

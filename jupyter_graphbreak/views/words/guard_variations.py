@@ -240,7 +240,7 @@ def _object_variation(guard: str) -> tuple[str, str]:
 
 
 def _advice_on_settings(settings: str) -> str:
-    """Return advice on settings of PyTorch that vary between calls, such as "the grad mode" or "autocast on cpu"."""
+    """Return advice on PyTorch settings that vary between calls, such as "the grad mode" or "autocast on cpu"."""
     if settings == "the grad mode":
         return _ADVICE_ON_GRAD_MODE
     is_selecting = all(

@@ -52,13 +52,14 @@ export function noteParts(
     // The part "+3" selects the first break that is not listed.
     id: line.breaks[index]?.break.id ?? ''
   }));
-  firstLabels(line.leadsTo, MAX_LEADS_TO, breakSign).forEach((sign, index) =>
-    parts.push({
-      text: index === 0 ? `→ ${sign}` : sign,
-      className: 'gb-cut',
-      kind: 'break',
-      id: line.leadsTo[index]?.break.id ?? ''
-    })
+  firstLabels(line.breaksReachedByCalls, MAX_LEADS_TO, breakSign).forEach(
+    (sign, index) =>
+      parts.push({
+        text: index === 0 ? `→ ${sign}` : sign,
+        className: 'gb-cut',
+        kind: 'break',
+        id: line.breaksReachedByCalls[index]?.break.id ?? ''
+      })
   );
   const { eager, scope } = line;
   if (eager !== null && eager !== previousLine?.eager) {
@@ -129,7 +130,11 @@ export function markTitle(mark: IMark, trans: TranslationBundle): string {
   const { eager } = line;
   const words = [
     ...firstLabels(line.breaks, limit, it => breakHeading(mark, it)),
-    ...firstLabels(line.leadsTo, limit, it => `→ ${breakHeading(mark, it)}`),
+    ...firstLabels(
+      line.breaksReachedByCalls,
+      limit,
+      it => `→ ${breakHeading(mark, it)}`
+    ),
     ...firstLabels(line.graphs, limit, ({ graph }) =>
       heading(rowFor(mark, 'graph', graph.id))
     ),
@@ -196,7 +201,7 @@ export function breakHint(
 /** The parts of the tooltip about the note beside a line, except those about breaks on the line itself. */
 export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
   const { line, to } = mark;
-  const { leadsTo, eager, scope, notes } = line;
+  const { breaksReachedByCalls, eager, scope, notes } = line;
   const hint = (row: Row, className = 'gb-dim'): IHint => ({
     title: heading(row),
     className,
@@ -209,7 +214,7 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
     from: to,
     to
   });
-  const calls = leadsTo.map((numbered): IHint => {
+  const calls = breaksReachedByCalls.map((numbered): IHint => {
     const row = breakRow(mark, numbered);
     const location = [row?.label ?? '', ...(row?.details ?? []).slice(0, 1)].join(', '); // prettier-ignore
     return {
@@ -217,7 +222,7 @@ export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
       className: 'gb-cut',
       paragraphs: [
         trans.__('A call on this line leads to this break: %1', location),
-        ...(leadsTo.length === 1 ? (row?.more ?? []) : [])
+        ...(breaksReachedByCalls.length === 1 ? (row?.more ?? []) : [])
       ],
       from: to,
       to

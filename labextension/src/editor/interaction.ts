@@ -165,7 +165,7 @@ export function selectionAt(
     enclosingBreaks.find(it => isCurrent && it.break.id === current.id) ??
     enclosingBreaks[0] ??
     line.breaks[0] ??
-    line.leadsTo[0];
+    line.breaksReachedByCalls[0];
   if (nearest !== undefined) {
     return { ...origin.run, kind: 'break', id: nearest.break.id };
   }
@@ -223,7 +223,7 @@ export function hintsAt(
   if (mark === undefined) {
     return { hints: [], total: 0 };
   }
-  const { breaks, leadsTo, notes } = mark.line;
+  const { breaks, breaksReachedByCalls, notes } = mark.line;
   const breakHints = breaks.map(it => breakHint(mark, it, trans));
   const hintsAtPosition = breakHints
     .filter(({ from, to }) => from <= position && position <= to)
@@ -232,7 +232,7 @@ export function hintsAt(
   const hints = isNote
     ? [...breakHints, ...noteHints(mark, trans)]
     : hintsAtPosition;
-  const hidden = [breaks, ...(isNote ? [leadsTo, notes] : [])].map(
+  const hidden = [breaks, ...(isNote ? [breaksReachedByCalls, notes] : [])].map(
     parts => totalOf(parts) - parts.length
   );
   return { hints, total: hidden.reduce((sum, it) => sum + it, hints.length) };

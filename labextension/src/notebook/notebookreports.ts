@@ -43,7 +43,7 @@ export class NotebookReports {
 
   /** All runs whose reports are in the current notebook. */
   get runs(): readonly IRun[] {
-    if (this._watchers === 0 || this._cancelUpdate !== null) {
+    if (this._watcherCount === 0 || this._cancelUpdate !== null) {
       this._runs = this._read();
     }
     return this._runs;
@@ -95,19 +95,19 @@ export class NotebookReports {
 
   /** Whether there are watchers. */
   get isWatched(): boolean {
-    return this._watchers > 0;
+    return this._watcherCount > 0;
   }
 
   /** Follow the notebook until the returned object is disposed. */
   watch(): IDisposable {
-    this._watchers += 1;
-    if (this._watchers === 1) {
+    this._watcherCount += 1;
+    if (this._watcherCount === 1) {
       this._notebooks.currentChanged.connect(this._follow, this);
       this._follow();
     }
     return new DisposableDelegate(() => {
-      this._watchers -= 1;
-      if (this._watchers === 0) {
+      this._watcherCount -= 1;
+      if (this._watcherCount === 0) {
         this._notebooks.currentChanged.disconnect(this._follow, this);
         this._leave();
         this._changed.emit();
@@ -128,7 +128,7 @@ export class NotebookReports {
    * @param element - The element.
    * @param runs - The runs of the notebook, if already known.
    */
-  runAround(
+  runContaining(
     element: HTMLElement,
     runs: readonly IRun[] = this.runs
   ): IRun | undefined {
@@ -226,7 +226,7 @@ export class NotebookReports {
   );
   private readonly _followingChanged = new Signal<this, void>(this);
   private _isFollowing = false;
-  private _watchers = 0;
+  private _watcherCount = 0;
   private _panel: NotebookPanel | null = null;
   private _model: INotebookModel | null = null;
   /** The model that the selection belongs to. */

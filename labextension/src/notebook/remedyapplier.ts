@@ -250,7 +250,7 @@ export class RemedyApplier {
   } {
     const { reports, trans } = this._options;
     const panel = reports.notebook;
-    const run = reports.runAround(root);
+    const run = reports.runContaining(root);
     if (panel === null || !run?.report) {
       throw new Error(
         trans.__('This report is no longer in the output of a cell.')

@@ -98,7 +98,7 @@ export class ReportLinks {
     { reference, isPointer }: ISelected,
     root: HTMLElement
   ): void {
-    const run = this._reports.runAround(root);
+    const run = this._reports.runContaining(root);
     if (run === undefined) {
       return;
     }
@@ -132,7 +132,7 @@ export class ReportLinks {
   private _onSelectionChanged(_: unknown, selection: ISelection | null): void {
     const { runs } = this._reports;
     for (const handle of this._live()) {
-      const run = this._reports.runAround(handle.root, runs);
+      const run = this._reports.runContaining(handle.root, runs);
       const isInReport =
         run !== undefined &&
         run.cellId === selection?.cellId &&

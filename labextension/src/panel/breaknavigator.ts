@@ -27,7 +27,7 @@ export class BreakNavigator {
     this._commands = commands;
     this._activate = activate;
     onReportEvent(document, 'graphbreak-visit', (visit, root) => {
-      const run = reports.runAround(root);
+      const run = reports.runContaining(root);
       const source = run?.report?.sources[visit.source];
       const spot = source && { source: source.id, line: visit.line, column: null }; // prettier-ignore
       const cell = run && spot && this._cellOf(run, spot);

@@ -245,10 +245,10 @@ function filterResult(
   if (query.trim() === '') {
     return '';
   }
-  const matches = rows.filter(({ selection }) => selection !== null).length;
-  return matches === 0
+  const matchCount = rows.filter(({ selection }) => selection !== null).length;
+  return matchCount === 0
     ? trans.__('Nothing matches')
-    : trans._n('%1 found', '%1 found', matches);
+    : trans._n('%1 found', '%1 found', matchCount);
 }
 
 function onFilterKey(

@@ -21,7 +21,7 @@ export interface IRow extends INodeContent {
   readonly level: 1 | 2 | 3;
   /** The position among its siblings, from 1, and their number. */
   readonly position: number;
-  readonly siblings: number;
+  readonly siblingCount: number;
   /** null if the row cannot be opened. */
   readonly isOpen: boolean | null;
 }
@@ -48,7 +48,7 @@ function rowsOf(
       run: node.run,
       level,
       position: index + 1,
-      siblings: nodes.length,
+      siblingCount: nodes.length,
       isOpen
     };
     return isOpen

@@ -63,25 +63,25 @@ export function synchronize(
   name: string,
   choice: IChoice
 ): void {
-  let saves = 0;
+  let pendingSaveCount = 0;
   let lastSave: Promise<void> = Promise.resolve();
   const storedValue = (): unknown => settings.get(name).composite;
   const apply = (): void => {
     // While a choice is being saved, the stored value may be outdated.
-    if (saves === 0) {
+    if (pendingSaveCount === 0) {
       choice.show(storedValue());
     }
   };
   settings.changed.connect(apply);
   apply();
   choice.chosen.connect(() => {
-    if (saves === 0 && choice.read() === storedValue()) {
+    if (pendingSaveCount === 0 && choice.read() === storedValue()) {
       return;
     }
-    saves += 1;
+    pendingSaveCount += 1;
     const save = lastSave
       .then(() => settings.set(name, choice.read()))
-      .finally(() => (saves -= 1));
+      .finally(() => (pendingSaveCount -= 1));
     // The browser reports a failed save, and the next choice is saved anyway.
     lastSave = save.catch(() => undefined);
   });

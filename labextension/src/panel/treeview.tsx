@@ -88,7 +88,7 @@ function Row(props: {
       ref={element}
       aria-level={row.level}
       aria-posinset={row.position}
-      aria-setsize={row.siblings}
+      aria-setsize={row.siblingCount}
       aria-expanded={row.isOpen ?? undefined}
       aria-selected={isSelected}
       aria-label={announcement(row.name, row.label, details, row.count)}

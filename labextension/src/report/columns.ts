@@ -8,11 +8,11 @@ export function editorColumn(text: string, column: number): number {
   if (!SURROGATE.test(text)) {
     return Math.max(0, Math.min(column, text.length));
   }
-  let units = 0;
-  for (let count = 0; count < column && units < text.length; count += 1) {
-    units += text.codePointAt(units)! > 0xffff ? 2 : 1;
+  let unitCount = 0;
+  for (let count = 0; count < column && unitCount < text.length; count += 1) {
+    unitCount += text.codePointAt(unitCount)! > 0xffff ? 2 : 1;
   }
-  return units;
+  return unitCount;
 }
 
 /** The editor's start column; without a column, the start of the line's text. */

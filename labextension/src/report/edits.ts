@@ -27,7 +27,7 @@ export interface ILineChange {
 
 /** The error if a line differs from the line that an edit is for, or two edits change the same line. */
 export class LineMismatch extends Error {
-  /** @param line - The number of the line. */
+  /** @param line - The line number. */
   constructor(readonly line: number) {
     super(`line ${line}`);
   }
@@ -136,7 +136,7 @@ export function applyEdits(original: string, edits: readonly Edit[]): string {
 /** A removed line, an added line, or an unchanged line for context. */
 export interface IDiffLine {
   readonly sign: '-' | '+' | ' ';
-  /** The number of the line before the change; null for an added line. */
+  /** The line number before the change; null for an added line. */
   readonly number: number | null;
   readonly text: string;
 }
@@ -199,7 +199,8 @@ export function editsBySource(
 }
 
 /**
- * The code of a cell that applies the changes of a remedy outside cells: settings, switches, functions of files.
+ * Code for a new cell that applies what a remedy changes outside the notebook's cells: settings, switches and
+ * functions in files.
  *
  * @returns null if the remedy changes only cells.
  */

@@ -53,7 +53,7 @@ export interface IReportLine {
   /** The breaks on the line, from left to right. */
   readonly breaks: readonly IBreakOnLine[];
   /** Breaks reached through a call on this line. */
-  readonly leadsTo: readonly INumberedBreak[];
+  readonly breaksReachedByCalls: readonly INumberedBreak[];
   /** The innermost scope around the line. */
   readonly scope: Scope | null;
   /** The function around the line that runs eagerly, if there is one. */
@@ -201,7 +201,7 @@ class LinesBySource {
 interface ILineDraft {
   graphs: IGraphOnLine[];
   breaks: IBreakOnLine[];
-  leadsTo: INumberedBreak[];
+  breaksReachedByCalls: INumberedBreak[];
   scope: Scope | null;
   eager: Skipped | null;
   notes: INoteOnLine[];
@@ -242,7 +242,7 @@ class LineDrafts {
   at(number: number): ILineDraft {
     let draft = this._drafts.get(number);
     if (draft === undefined) {
-      draft = { graphs: [], breaks: [], leadsTo: [], scope: null, eager: null, notes: [] }; // prettier-ignore
+      draft = { graphs: [], breaks: [], breaksReachedByCalls: [], scope: null, eager: null, notes: [] }; // prettier-ignore
       this._drafts.set(number, draft);
     }
     return draft;
@@ -290,7 +290,11 @@ function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
     const breakLines = linesByBreak.get(numberedBreak.number);
     for (const line of lines) {
       if (!breakLines?.has(line)) {
-        pushUpTo(drafts.at(line).leadsTo, MAX_ON_LINE, () => numberedBreak);
+        pushUpTo(
+          drafts.at(line).breaksReachedByCalls,
+          MAX_ON_LINE,
+          () => numberedBreak
+        );
       }
     }
   }

@@ -54,7 +54,7 @@ export interface IApplied {
   runAgain?(): Promise<void>;
 }
 
-/** A remedy, or a call with a statement that compiles it, by its list and index in a report. */
+/** Identifies an applicable item of a report by its list and index. */
 export interface IApplicableRef {
   readonly list: 'remedies' | 'compiled';
   readonly at: number;

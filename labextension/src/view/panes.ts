@@ -278,21 +278,21 @@ export class Panes {
   private _applyFilter(): void {
     const pane = this._panes[this._shownIndex]!;
     const query = this._filter.value;
-    let matches = 0;
+    let matchCount = 0;
     for (const box of pane.querySelectorAll<HTMLElement>('[data-list]')) {
       const name = box.dataset.list!;
       const list = this._lists.get(name)!;
       if (box.parentElement!.closest('[data-list]') === null) {
-        matches += list.filter(query);
+        matchCount += list.filter(query);
         box.closest('.gb-minor')?.toggleAttribute('open', query !== '');
       } else {
-        matches += filterInner(name, list, query);
+        matchCount += filterInner(name, list, query);
         if (query !== '') {
           box.closest('.gb-group > details')?.toggleAttribute('open', true);
         }
       }
     }
-    this._options.onFilter(query === '' ? null : matches);
+    this._options.onFilter(query === '' ? null : matchCount);
   }
 
   private readonly _options: Panes.IOptions;
@@ -312,7 +312,7 @@ export namespace Panes {
     /** Called when a different pane, or more of a pane, is shown. */
     onShow(): void;
     /** Called with the number of items that match the filter; null if the filter is empty. */
-    onFilter(matches: number | null): void;
+    onFilter(matchCount: number | null): void;
     onError(error: unknown): void;
   }
 }

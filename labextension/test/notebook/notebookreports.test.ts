@@ -67,15 +67,15 @@ class Tracker {
 
 function reportsOf(tracker: Tracker): {
   reports: NotebookReports;
-  emissions: () => number;
+  emissionCount: () => number;
 } {
   const reports = new NotebookReports(
     tracker as unknown as INotebookTracker,
     nullTranslator.load('')
   );
-  let emissions = 0;
-  reports.changed.connect(() => (emissions += 1));
-  return { reports, emissions: () => emissions };
+  let emissionCount = 0;
+  reports.changed.connect(() => (emissionCount += 1));
+  return { reports, emissionCount: () => emissionCount };
 }
 
 test('runs are those of the current notebook, in the order of its cells', () => {
@@ -114,24 +114,24 @@ test('runs are those of the current notebook, in the order of its cells', () => 
 test('simultaneous changes are emitted once, and changes of no run are not emitted', async () => {
   const cell = new Cell('a');
   const notebook = new Notebook(cell);
-  const { reports, emissions } = reportsOf(new Tracker(notebook));
+  const { reports, emissionCount } = reportsOf(new Tracker(notebook));
   reports.watch();
-  assert.equal(emissions(), 1);
+  assert.equal(emissionCount(), 1);
   for (let key = 0; key < 10; key += 1) {
     cell.text += 'x';
     notebook.model.contentChanged.emit();
   }
   await notebook.change();
-  assert.equal(emissions(), 2);
+  assert.equal(emissionCount(), 2);
   assert(reports.runs[0]!.isEdited);
   cell.text += 'y';
   await notebook.change();
-  assert.equal(emissions(), 2);
+  assert.equal(emissionCount(), 2);
   cell.data = [];
   notebook.model.contentChanged.emit();
   assert.deepEqual(reports.runs, [], 'what is asked for is never late');
   await notebook.change();
-  assert.equal(emissions(), 3);
+  assert.equal(emissionCount(), 3);
 });
 
 test('a report is read once, not at each change', async () => {
@@ -150,7 +150,7 @@ test('without watchers nothing is read, and requests are answered correctly', as
   const cell = new Cell('a');
   const notebook = new Notebook(cell);
   const tracker = new Tracker(notebook);
-  const { reports, emissions } = reportsOf(tracker);
+  const { reports, emissionCount } = reportsOf(tracker);
   const first = reports.watch();
   const second = reports.watch();
   first.dispose();
@@ -158,10 +158,10 @@ test('without watchers nothing is read, and requests are answered correctly', as
   second.dispose();
   second.dispose();
   assert(!reports.isWatched);
-  const before = [cell.reads, emissions()];
+  const before = [cell.reads, emissionCount()];
   await notebook.change();
   tracker.open(new Notebook(new Cell('b')));
-  assert.deepEqual([cell.reads, emissions()], before);
+  assert.deepEqual([cell.reads, emissionCount()], before);
   assert.equal(reports.runs[0]!.cellId, 'b');
 });
 

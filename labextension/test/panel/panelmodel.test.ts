@@ -58,14 +58,14 @@ test('a state is replaced, not changed', () => {
 
 test('a change without effect is not emitted', () => {
   const model = makeModel();
-  let emissions = 0;
-  model.changed.connect(() => (emissions += 1));
+  let emissionCount = 0;
+  model.changed.connect(() => (emissionCount += 1));
   model.setSort('fix');
   model.setMessage('');
   model.setRuns(model.state.runs, true);
-  assert.equal(emissions, 0);
+  assert.equal(emissionCount, 0);
   model.setSort('cost');
-  assert.equal(emissions, 1);
+  assert.equal(emissionCount, 1);
 });
 
 test('rows are recomputed only if their state changes', () => {

@@ -105,11 +105,11 @@ test('finding parts and indexes reads each list once', () => {
     location: { ...graphBreak.location!, source: `s${at}` }
   }));
   const report = read({ ...REPORT, sources, breaks });
-  let looks = 0;
+  let readCount = 0;
   for (const list of [report.sources, report.breaks, report.graphs]) {
     for (const part of list) {
       const { id } = part;
-      Object.defineProperty(part, 'id', { get: () => ((looks += 1), id) });
+      Object.defineProperty(part, 'id', { get: () => ((readCount += 1), id) });
     }
   }
   const rows = readRows({}, report);
@@ -122,7 +122,7 @@ test('finding parts and indexes reads each list once', () => {
   }
   rowsOf(report);
   rowsOf(report, 'score');
-  assert(looks < 40 * MAX_PARTS, String(looks));
+  assert(readCount < 40 * MAX_PARTS, String(readCount));
 });
 
 test('thousands of breaks on thousands of lines are counted, and few are kept', () => {

@@ -58,7 +58,7 @@ test('a break has the columns and the number of the report', () => {
   assert.deepEqual([first!.number, first!.start, first!.end], [1, 11, 20]);
   assert.equal(lines.get(14)!.text.slice(11, 20), 'score > 3');
   assert.deepEqual(
-    lines.get(16)!.leadsTo.map(({ number }) => number),
+    lines.get(16)!.breaksReachedByCalls.map(({ number }) => number),
     [2]
   );
 });

@@ -7,12 +7,12 @@ interface IListFixture {
   box: HTMLElement;
   list: List;
   more: HTMLElement;
-  requests: () => number;
+  requestCount: () => number;
 }
 
 /** A list of 100 items, two of them on the page. */
 function makeList(fail = false): IListFixture {
-  let requests = 0;
+  let requestCount = 0;
   const box = document.createElement('ol');
   box.innerHTML = '<li>item 0 &lt;b&gt;</li><li>item 1</li>';
   const more = document.createElement('p');
@@ -27,24 +27,24 @@ function makeList(fail = false): IListFixture {
     name: 'items',
     more,
     omittedItems: () => {
-      requests += 1;
+      requestCount += 1;
       return fail
         ? Promise.reject(new Error('the kernel is gone'))
         : Promise.resolve(omittedItems);
     }
   });
   document.body.replaceChildren(box, more);
-  return { box, list, more, requests: () => requests };
+  return { box, list, more, requestCount: () => requestCount };
 }
 
 test('omitted items are loaded on demand, and shown page by page', async () => {
-  const { box, list, more, requests } = makeList();
+  const { box, list, more, requestCount } = makeList();
   assert.equal(list.length, 100);
-  assert.equal(requests(), 0);
+  assert.equal(requestCount(), 0);
   assert.equal(more.textContent, 'Show 50 of 98 more');
   more.querySelector('button')!.click();
   await new Promise(resolve => setTimeout(resolve));
-  assert.equal(requests(), 1);
+  assert.equal(requestCount(), 1);
   assert.equal(box.childElementCount, 52);
   assert.equal(more.textContent, 'Show 48 more');
   more.querySelector('button')!.click();

@@ -35,7 +35,7 @@ def f(x, out):
     return out
 def make_arguments():
     return (torch.ones(3), torch.zeros(3))
-# === hooks of tensors
+# === tensor hooks
 def f(x):
     y = x * 2
     y.register_hook(lambda grad: grad * 3)
@@ -43,7 +43,7 @@ def f(x):
     return y.sum()
 def make_arguments():
     return (torch.ones(3, requires_grad=True),)
-# === hooks of modules
+# === module hooks
 calls = []
 f = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
 def hook(module, args, result):

@@ -59,7 +59,7 @@ def library_run(
     call: str = "f(x)",
     cell_outcome: str | None = None,
 ) -> Report:
-    """Return the report of a cell that calls functions of a library; those in `broken` were compiled and break."""
+    """Return the report of a cell that calls library functions; those in `broken` were compiled and break."""
     lines = dict(LAYERS)
     cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, text)])
     library = Source("s2", "norms.py", "library", LIBRARY)

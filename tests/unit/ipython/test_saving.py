@@ -60,7 +60,7 @@ def test_only_saving_keys_with_orig_mod_causes_a_note(code: str, expected: list[
 
 def test_a_note_names_the_line_and_the_code_to_write_instead() -> None:
     ((_, note),) = notes_on_saving(ast.parse("x = 1\ntorch.save(wrapped.state_dict(), 'f')"), NAMES)
-    assert note.startswith("Line 2 saves `wrapped.state_dict()`, in which names of parameters contain `_orig_mod.`")
+    assert note.startswith("Line 2 saves `wrapped.state_dict()`, in which parameter names contain `_orig_mod.`")
     assert "save `wrapped._orig_mod.state_dict()`" in note
     assert "`graphbreak checkpoint FILE -o NEW`, or with `jupyter_graphbreak.repair_checkpoint(file, new)`" in note
     ((_, nested_note),) = notes_on_saving(ast.parse("torch.save(outer.state_dict(), 'f')"), NAMES)

@@ -259,9 +259,9 @@ def nested_list(depth: int) -> Any:
 @pytest.mark.parametrize("name", SAVED_REPORTS)
 def test_no_view_of_a_corrupted_report_raises(name: str, report_count: int) -> None:
     data = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    readable_reports = 0
+    readable_report_count = 0
     for seed in range(25):
-        if readable_reports == report_count:
+        if readable_report_count == report_count:
             break
         rng = random.Random(f"{name} {seed}")
         corrupt_data = corrupt(data, rng, rng.choice((0.01, 0.05, 0.3)))
@@ -275,13 +275,13 @@ def test_no_view_of_a_corrupted_report_raises(name: str, report_count: int) -> N
             report = PlainReport.from_dict(corrupt_data)
         except msgspec.ValidationError:
             continue
-        readable_reports += 1
+        readable_report_count += 1
         outputs = all_formats(report)
         json.loads(outputs["sarif"])
         parse_baseline(outputs["baseline"])
         for format_name in ("text", "job", "repr", "changes"):
             assert not control_characters(outputs[format_name]), format_name
-    assert readable_reports >= 3
+    assert readable_report_count >= 3
 
 
 def restore_field(value: Any, original: Any, field: str) -> Any:

@@ -733,7 +733,7 @@ class ModuleWithView(torch.nn.Module):
 def test_tensors_share_memory_in_double_precision_as_well() -> None:
     entry = Entry("f", None, ModuleWithView(), Arguments(torch.ones(3)))
     with entry.set_up(), sandbox_runs():
-        observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
+        observation = checking._observe_in_double(entry, 1, noise_size=0, eps=0.0)
     assert observation is not None
     expected = 2 * (torch.arange(4.0, 8.0, dtype=torch.float64) + 3)
     assert torch.equal(observation.values["the result"], expected)
@@ -753,7 +753,7 @@ def test_tensors_that_their_class_copies_are_converted_to_double_precision() -> 
 
     entry = Entry("f", None, f, Arguments(torch.ones(2, 3).as_subclass(SelfCopyingTensor)))
     with entry.set_up(), sandbox_runs():
-        observation = checking._observe_in_double(entry, 1, noise_size=1, precision=0.0)
+        observation = checking._observe_in_double(entry, 1, noise_size=1, eps=0.0)
     assert observation is not None
     assert observation.values["the result"].dtype == torch.float64
 
@@ -769,7 +769,7 @@ def test_gradients_from_before_a_call_are_converted_to_double_precision() -> Non
 
     entry = Entry("f", None, add_gradients, Arguments(torch.ones(2, 3)))
     with entry.set_up(), sandbox_runs():
-        observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
+        observation = checking._observe_in_double(entry, 1, noise_size=0, eps=0.0)
     assert observation is not None
     copy = observation.values["model afterwards"]
     assert torch.equal(copy.weight.grad, torch.full((1, 3), 4.0, dtype=torch.float64))
@@ -790,7 +790,7 @@ def test_a_run_in_double_precision_does_not_use_the_working_copies(monkeypatch: 
     entry = Entry("f", None, f, Arguments(x))
     with entry.set_up(), sandbox_runs():
         subject = Subject(entry.function, entry.arguments)
-        observation = checking._observe_in_double(entry, 1, noise_size=0, precision=0.0)
+        observation = checking._observe_in_double(entry, 1, noise_size=0, eps=0.0)
         assert discarded_sizes == [large_layer.weight.nbytes]
         assert observation is not None
         assert torch.allclose(observation.values["the result"], large_layer(x).sum().double(), atol=1e-3)
@@ -808,7 +808,7 @@ def test_state_in_double_precision_is_freed_after_a_run() -> None:
     try:
         with entry.set_up(), sandbox_runs():
             Subject(entry.function, entry.arguments)
-            assert checking._observe_in_double(entry, 1, noise_size=0, precision=0.0) is not None
+            assert checking._observe_in_double(entry, 1, noise_size=0, eps=0.0) is not None
         weights = [item for item in gc.get_objects() if isinstance(item, torch.nn.Parameter)]
         assert not [
             weight for weight in weights if weight.shape == large_layer.weight.shape and weight.dtype.itemsize > 4

@@ -685,12 +685,12 @@ def test_a_function_that_cannot_be_called_often_raises_nothing(tmp_path: Path) -
 
 def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
     """Dynamo would compile the step again for each new copy of the optimizer, up to its limit."""
-    graph_calls = 0
+    graph_call_count = 0
 
     def count_calls(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
-            nonlocal graph_calls
-            graph_calls += 1
+            nonlocal graph_call_count
+            graph_call_count += 1
             return graph(*args)
 
         return run
@@ -702,11 +702,11 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
         variant = Variant(entry, compiled=True)
         assert variant.warm_up()
         copied_weight = next(tensor for tensor in variant.tensors() if tensor.shape == (2, 4))
-        graph_calls = 0
+        graph_call_count = 0
         for number in (1, 2):
             variant.time_call()
             assert torch.equal(copied_weight, model.weight)
-            assert graph_calls >= number
+            assert graph_call_count >= number
 
 
 @torch.compile(backend="eager")

@@ -386,7 +386,9 @@ compiled = torch.compile(Net(), backend="eager")
 @pytest.mark.parametrize(
     ("body", "title"), [("nn.Linear(4, 4)", None), ("Body()", "Compile overlap and compiled.body ")]
 )
-def test_a_part_has_layers_with_parameters_if_the_entry_has_some(tmp_path: Path, body: str, title: str | None) -> None:
+def test_a_part_without_parameters_is_not_proposed_for_an_entry_with_parameters(
+    tmp_path: Path, body: str, title: str | None
+) -> None:
     module = import_source(LAYERS_AND_HELPER.replace("BODY", body), tmp_path)
     remedy = inner_remedy(module, "compiled", torch.rand(3, 4))
     assert (None if remedy is None else remedy.title[: len(title or "")]) == title

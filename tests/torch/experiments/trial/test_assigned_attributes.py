@@ -68,7 +68,7 @@ CHANGES_OF_LIBRARIES = {
     "the trace function": ("sys.settrace(trace)", "sys.gettrace() is trace"),
     "log records": ("logging.disable(7)", "logging.root.manager.disable"),
     "a handler": ("HANDLER.setLevel(7)", "HANDLER.level"),
-    "the timeout of sockets": ("socket.setdefaulttimeout(7)", "socket.getdefaulttimeout()"),
+    "the socket timeout": ("socket.setdefaulttimeout(7)", "socket.getdefaulttimeout()"),
 }
 PROGRAM = """
 import builtins, colorsys, faulthandler, importlib, io, json, logging, socket, sys

@@ -101,7 +101,7 @@ STOPPED_CALLS: dict[str, tuple[Callable[..., Any], Callable[[Path], Any], str]] 
     "archive": (add_to_archive, lambda path: zipfile.ZipFile(path, "w"), "uses the open file"),
     "database": (execute, lambda _: sqlite3.connect(":memory:"), "uses an open database"),
     "writer": (write_row, lambda path: csv.writer(path.open("w")), "writes to an open file"),
-    "library": (call_library, lambda _: ctypes.CDLL(None).abs, "calls a function of a library"),
+    "library": (call_library, lambda _: ctypes.CDLL(None).abs, "calls a library function"),
     "user class": (count_bytes, lambda _: Stream(), "uses the stream"),
 }
 

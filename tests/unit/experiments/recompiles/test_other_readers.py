@@ -44,7 +44,7 @@ def test_a_line_outside_the_function_that_reads_the_number_is_found(
     assert reader is None or reader.path == path
 
 
-def test_the_function_may_be_in_a_different_source() -> None:
+def test_a_reading_line_is_found_in_a_source_without_the_compiled_function() -> None:
     reader = find_reading_line([SCALE], ast.parse("for SCALE in (1, 2):\n    step()\nprint(SCALE)\n"), None)
     assert reader is not None
     assert reader.line == 3

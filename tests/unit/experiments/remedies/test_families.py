@@ -222,15 +222,15 @@ def test_other_calls_of_max_are_not_rewritten(code: str) -> None:
 def test_strings_are_formatted_as_with_the_operator() -> None:
     numbers = (0.0, -0.0, 3.14159, -2.5, 1e20, float("nan"), float("-inf"))
     parts = itertools.product(("", "-", "+", " ", "0", "+0", "-+"), ("", "9"), ("", ".0", ".3"), "feEgGFsr")
-    comparisons = 0
+    comparison_count = 0
     for flags, width, precision, kind in parts:
         template = f"a%{flags}{width}{precision}{kind}%%{{b}}"
         for value in (*numbers, "text") if kind in "sr" else numbers:
             braces = rewrites._str_format_template(template)
             if braces is not None:
-                comparisons += 1
+                comparison_count += 1
                 assert braces.format(value) == template % value, (template, braces, value)
-    assert comparisons > 1000
+    assert comparison_count > 1000
     assert [rewrites._str_format_template(template) for template in ("%d", "%(name)s", "%", "%*d", "%#x")] == [None] * 5
 
 

@@ -1197,6 +1197,12 @@ daemonic processes are not allowed to have children, in a Pool | compile_time#wo
 set_stance("eager_then_compile") | escape_hatches#set-stance-compile-nothing-for-a-while | runs eagerly once
 which guard made fail_on_recompile fail? | messages#stances-limits-fullgraph-true | *Triggered by* names
 compile_repeated_blocks of a pipeline | libraries#diffusers | compile only the repeated blocks
+can inductor break where backend eager does not? | common_breaks | with one exception
+a break with inductor that the test with backend eager in CI did not find | ci#slow-or-hanging-jobs | also finds [GB0219]
+contextmanager, nullcontext and ExitStack in 2.9 | traced#branches-loops-generators-exceptions-with | traced since 2.13; 2.9: breaks, [GB0262]
+torch.compile(nn.ReLU()) for each of twelve layers, the ninth is not compiled | recompiles#a-limit-that-functions-share | wrap each in one function of PyTorch
+hit config.recompile_limit (8) function: 'inner' external_utils.py | messages_warnings | own layers share one limit
+found no compiled frames. Compilation was not attempted and no cached compiled code was found | messages#stances-limits-fullgraph-true | If there is no list
 """
 
 

@@ -217,7 +217,7 @@ def f(x):
         return x @ torch.ones(3)
     except RuntimeError:
         return x + 1
-# %% a `@contextlib.contextmanager` of your own, `nullcontext`, `suppress`, `ExitStack`
+# %% a `@contextlib.contextmanager` of your own, `nullcontext`
 # message: inline in skipfiles: contextlib
 # message: UserDefinedObjectVariable(_GeneratorContextManager)
 # message: missing: WITH_EXCEPT_START
@@ -227,6 +227,13 @@ def section(n):
 def f(x):
     with section(2) as n, contextlib.nullcontext():
         x = x * n
+    return x
+# %% `contextlib.suppress`, `ExitStack`
+# message: unsupported contextlib.* API
+@contextlib.contextmanager
+def section(n):
+    yield n
+def f(x):
     with contextlib.suppress(KeyError):
         x = x + {}["a"]
     with contextlib.ExitStack() as stack:

@@ -1200,9 +1200,17 @@ compile_repeated_blocks of a pipeline | libraries#diffusers | compile only the r
 can inductor break where backend eager does not? | common_breaks | with one exception
 a break with inductor that the test with backend eager in CI did not find | ci#slow-or-hanging-jobs | also finds [GB0219]
 contextmanager, nullcontext and ExitStack in 2.9 | traced#branches-loops-generators-exceptions-with | traced since 2.13; 2.9: breaks, [GB0262]
-torch.compile(nn.ReLU()) for each of twelve layers, the ninth is not compiled | recompiles#a-limit-that-functions-share | wrap each in one function of PyTorch
-hit config.recompile_limit (8) function: 'inner' external_utils.py | messages_warnings | own layers share one limit
+torch.compile(nn.ReLU()) for each of twelve layers, the ninth is not compiled | recompiles#a-limit-that-functions-share | wraps PyTorch's own modules
+hit config.recompile_limit (8) function: 'inner' external_utils.py | messages_warnings | layers share one limit
 found no compiled frames. Compilation was not attempted and no cached compiled code was found | messages#stances-limits-fullgraph-true | If there is no list
+a TorchFunctionMode with a disabled __init__ breaks | causes/gb0099 | entering it inside does not break
+torch.compile in a collate function or dataset | compile_time#worker-processes | each worker compiles for itself
+FullyShardedDataParallel recompiles frames around its hooks | training#fsdp-fully-shard | which all units share
+is the limit of 8 per function, or are resumed parts counted apart? | recompiles#instances-share-one-count | has its own
+count graph breaks from the text of a batch job's log | logs#torch-logs-which-word-shows-what-and-how-to-save-or-silence-the-output | in user code at
+how do I install tlparse, and where is its HTML page? | logs#which-file-does-tlparse-take | tl_out/index.html
+which breaks does counters graph_break leave out? | logs#counters-of-zero-prove-nothing | in the backend
+a global counter in 2.15 | recompiles#what-else-causes-recompiles | before 2.15, a `global` number
 """
 
 

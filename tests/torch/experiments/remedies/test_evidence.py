@@ -272,7 +272,10 @@ def test_a_tensor_of_a_float_is_less_precise_than_a_double(dtype: torch.dtype, v
     assert "computes a double in single precision" in (remedy.reason or "")
 
 
-@pytest.mark.parametrize(("backend", "verdict"), [("eager", "works on what ran"), ("aot_eager", "works")])
+@pytest.mark.parametrize(
+    ("backend", "verdict"),
+    [("eager", "works on what ran"), pytest.param("aot_eager", "works", marks=pytest.mark.exhaustive)],
+)
 def test_only_with_backend_eager_does_cond_lose_the_gradient_of_a_gradient(backend: str, verdict: str) -> None:
     remedies = remedies_of(normalize_if_large, torch.tensor([3.0, -4.0]), backend=backend)
     (remedy,) = [remedy for remedy in remedies if remedy.title == "Pass both branches to torch.cond"]
@@ -312,9 +315,24 @@ def test_reading_values_one_by_one_works_on_what_ran_because_a_column_differs() 
             (torch.ones(3, requires_grad=True), torch.tensor([True, False, True])),
             "with int64 tensors, zero",
         ),
-        (multiply_by_sign, (torch.ones(2),), "with zero-dimensional int32 tensors"),
-        (halve_if_bright, (torch.tensor([10, 250], dtype=torch.uint8),), "with float32 tensors that require gradients"),
-        (divide_by_count, (torch.ones(2), 0.5), "all tensors zero, tensors that require gradients"),
+        pytest.param(
+            multiply_by_sign,
+            (torch.ones(2),),
+            "with zero-dimensional int32 tensors",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            halve_if_bright,
+            (torch.tensor([10, 250], dtype=torch.uint8),),
+            "with float32 tensors that require gradients",
+            marks=pytest.mark.exhaustive,
+        ),
+        pytest.param(
+            divide_by_count,
+            (torch.ones(2), 0.5),
+            "all tensors zero, tensors that require gradients",
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_integers_flags_and_zeros_take_part_in_edge_inputs(
@@ -331,7 +349,11 @@ def test_integers_flags_and_zeros_take_part_in_edge_inputs(
 
 
 @pytest.mark.parametrize(
-    ("program", "verdict"), [(step_short_schedule, "another result"), (step_long_schedule, "works on what ran")]
+    ("program", "verdict"),
+    [
+        (step_short_schedule, "another result"),
+        pytest.param(step_long_schedule, "works on what ran", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_moved_call_may_rarely_change_what_the_code_after_it_reads(
     program: Callable[..., torch.Tensor], verdict: str
